@@ -1,0 +1,3 @@
+module github.com/inflight-go/inflight
+
+go 1.25.0

@@ -1,0 +1,166 @@
+package inflight
+
+import "slices"
+
+// A gate is the place where one limit is kept: that of a key, an org, a model, or the whole registry. All four work
+// alike. A gate is in the registry exactly while somebody holds or waits, so an idle key costs nothing and nothing
+// ever expires. Everything in it is guarded by Registry.mu.
+type gate struct {
+	scope Scope
+	key   Key // the part of the key that counts here, see Key.at
+
+	inUse   int // the sum of the weights of the live holders counted here: the only count there is
+	holders int // how many they are
+	waiters int // those who need this gate, wherever they are queued
+
+	queue  list[waiter] // those queued at this gate, oldest first
+	queued int
+
+	// path leads from the gate of a key through all the gates where a slot of that key counts: itself, then its org,
+	// its model and the total. An org or model is nil as long as nobody ever limited orgs or models, see trackLocked.
+	path [scopes]*gate
+
+	listed elem[gate] // in Registry.keys while live, in Registry.idleGates when not
+}
+
+// keep bounds what is kept for reuse of each kind, so that a burst does not cost memory for ever.
+const keep = 4096
+
+// lookLocked returns the path of a key, with nil for the gates that do not exist.
+func (r *Registry) lookLocked(k Key) [scopes]*gate {
+	if g := r.gates[ScopeKey][k]; g != nil {
+		return g.path
+	}
+	path := [scopes]*gate{ScopeTotal: r.total}
+	for s := ScopeOrg; s <= ScopeModel; s++ {
+		if r.tracked[s] {
+			path[s] = r.gates[s][k.at(s)]
+		}
+	}
+	return path
+}
+
+// openLocked returns the gate of a key, and makes what is missing on its path. The caller must count a holder or a
+// waiter there before it gives up the lock.
+func (r *Registry) openLocked(k Key) *gate {
+	if g := r.gates[ScopeKey][k]; g != nil {
+		return g
+	}
+	return r.openMissingLocked(k)
+}
+
+func (r *Registry) openMissingLocked(k Key) *gate {
+	g := r.newGateLocked(ScopeKey, k)
+	g.path = [scopes]*gate{ScopeKey: g, ScopeTotal: r.total}
+	for s := ScopeOrg; s <= ScopeModel; s++ {
+		if r.tracked[s] {
+			g.path[s] = r.joinLocked(s, k)
+		}
+	}
+	r.keys.push(&g.listed)
+	return g
+}
+
+// joinLocked returns the gate that k shares with others in scope s.
+func (r *Registry) joinLocked(s Scope, k Key) *gate {
+	k = k.at(s)
+	if g := r.gates[s][k]; g != nil {
+		return g
+	}
+	return r.newGateLocked(s, k)
+}
+
+func (r *Registry) newGateLocked(s Scope, k Key) *gate {
+	g := r.idleGates.first()
+	if g != nil {
+		g.listed.remove()
+		r.idleGatesLen--
+	} else {
+		g = &gate{}
+		g.listed.of = g
+		g.queue.init()
+	}
+	g.scope, g.key = s, k
+	if r.gates[s] == nil {
+		r.gates[s] = make(map[Key]*gate)
+	}
+	r.gates[s][k] = g
+	r.mostGates[s] = max(r.mostGates[s], len(r.gates[s]))
+	return g
+}
+
+// dropLocked removes a gate if nobody holds or waits there any more.
+func (r *Registry) dropLocked(g *gate) {
+	if g.holders > 0 || g.waiters > 0 || g.scope == ScopeTotal {
+		return
+	}
+	gates := r.gates[g.scope]
+	delete(gates, g.key)
+	if len(gates) == 0 && r.mostGates[g.scope] > keep {
+		r.gates[g.scope], r.mostGates[g.scope] = nil, 0 // a map never shrinks: give a large one back
+	}
+	if g.scope == ScopeKey {
+		g.listed.remove()
+	}
+	g.key, g.path = Key{}, [scopes]*gate{}
+	if r.idleGatesLen < keep {
+		r.idleGates.push(&g.listed)
+		r.idleGatesLen++
+	}
+}
+
+// A claim is what a holder has and a waiter wants: weight at the gates of its keys.
+type claim struct {
+	gate   *gate   // of its key
+	also   []*gate // of its Also keys, each another one
+	weight int
+}
+
+// places appends to buf every gate where the claim counts, each once: two keys may share an org or a model, and all
+// share the total.
+func (c *claim) places(buf []*gate) []*gate {
+	for _, g := range c.gate.path {
+		if g != nil {
+			buf = append(buf, g)
+		}
+	}
+	for _, key := range c.also {
+		for _, g := range key.path {
+			if g != nil && !slices.Contains(buf, g) {
+				buf = append(buf, g)
+			}
+		}
+	}
+	return buf
+}
+
+// trackLocked begins to count orgs or models when a limit asks for it the first time. Registries that never limit
+// them do not pay for it on each acquire, and those that begin late count what is live already: a limit bears on
+// every slot, also on one taken before the limit existed.
+func (r *Registry) trackLocked(limits *byScope) {
+	for s := ScopeOrg; s <= ScopeModel; s++ {
+		if r.tracked[s] || limits[s] == Unlimited {
+			continue
+		}
+		r.tracked[s] = true
+		for g := range r.keys.all {
+			g.path[s] = r.joinLocked(s, g.key)
+		}
+		var buf [8]*gate
+		for h := range r.holders.all {
+			for _, g := range h.places(buf[:0]) {
+				if g.scope == s {
+					g.inUse += h.weight
+					g.holders++
+				}
+			}
+		}
+		for w := range r.waiters.all {
+			for _, g := range w.want.places(buf[:0]) {
+				if g.scope == s {
+					g.waiters++
+				}
+			}
+		}
+	}
+}

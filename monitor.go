@@ -1,0 +1,222 @@
+package inflight
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A SlotInfo describes a live slot.
+type SlotInfo struct {
+	ID         uint64
+	Key        Key
+	Also       []Key // further keys that it counts against
+	Label      string
+	Weight     int
+	AcquiredAt time.Time
+	Held       time.Duration // its age
+	LongHeld   bool          // held longer than Config.LongHeld
+	Lost       bool          // its handle was garbage collected unreleased; found by a sweep
+	Stack      string        // where it was acquired, if Config.CaptureStack is set: a function and a file:line per call
+
+	pcs []uintptr // Stack before it is written out, which is slow and not done under the lock
+}
+
+// A WaiterInfo describes an acquire that waits.
+type WaiterInfo struct {
+	Key     Key
+	Label   string
+	Weight  int
+	Since   time.Time
+	Blocked Scope // the scope of the limit that it is queued at
+}
+
+// A KeyInfo describes a key that is in use or waited for.
+type KeyInfo struct {
+	Key     Key
+	InUse   int // weight in use
+	Limit   int // its own limit as it is now; not that of its org or model
+	Holders int
+	Waiters int
+}
+
+// Slots returns the live slots, oldest first: at most limit of them, all if it is 0 or less. To describe very many
+// takes time, so the lock is given up now and then; slots that come and go meanwhile may or may not be among them. Safe
+// for concurrent use.
+func (r *Registry) Slots(limit int) []SlotInfo {
+	var infos []SlotInfo
+	now := r.now()
+	r.walk(func(h *holder) bool {
+		infos = append(infos, r.describeLocked(h, now))
+		return len(infos) != limit
+	})
+	writeStacks(infos)
+	return infos
+}
+
+// Waiters returns those that wait, in the order of their arrival: at most limit of them, all if it is 0 or less. Safe
+// for concurrent use.
+func (r *Registry) Waiters(limit int) []WaiterInfo {
+	var infos []WaiterInfo
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.waiters.all {
+		infos = append(infos, WaiterInfo{
+			Key: w.key, Label: w.method.before(w.label), Weight: w.weight,
+			Since: r.start.Add(w.since), Blocked: w.block.scope,
+		})
+		if len(infos) == limit {
+			break
+		}
+	}
+	return infos
+}
+
+// Keys returns the live keys, those with the most weight in use first: at most limit of them, all if it is 0 or less.
+// Limits are read after the count, outside the lock; if the limit function panics, that is logged and Limit is 0. Safe
+// for concurrent use.
+func (r *Registry) Keys(limit int) []KeyInfo {
+	r.mu.Lock()
+	infos := make([]KeyInfo, 0, len(r.gates[ScopeKey]))
+	for g := range r.keys.all {
+		infos = append(infos, g.describeLocked())
+	}
+	r.mu.Unlock()
+	slices.SortFunc(infos, func(a, b KeyInfo) int {
+		return cmp.Or(
+			cmp.Compare(b.InUse, a.InUse), cmp.Compare(b.Waiters, a.Waiters),
+			cmp.Compare(a.Key.Org, b.Key.Org), cmp.Compare(a.Key.Model, b.Key.Model),
+		)
+	})
+	if limit > 0 && limit < len(infos) {
+		infos = slices.Clip(infos[:limit])
+	}
+	for i := range infos {
+		infos[i].Limit = r.limitOf(infos[i].Key)
+	}
+	return infos
+}
+
+// Cancel ends the contexts of a slot with a cause, context.Canceled if it is nil. The slot stays counted until its
+// holder releases it. It returns false if there is no such slot any more. Safe for concurrent use.
+func (r *Registry) Cancel(id uint64, cause error) bool {
+	if cause == nil {
+		cause = context.Canceled
+	}
+	var endings []*ending
+	found := r.find(id, func(h *holder) { endings = h.endLocked(cause) })
+	endAll(endings, cause)
+	return found
+}
+
+// Evict frees a slot by force and ends its contexts with ErrEvicted. It is the last resort: whatever the holder does
+// goes on uncounted until it heeds its context. Its own Release does nothing then. It returns false if there is no such
+// slot any more. Safe for concurrent use.
+func (r *Registry) Evict(id uint64) bool {
+	var endings []*ending
+	now := r.now()
+	found := r.find(id, func(h *holder) {
+		r.tally.evicted++
+		endings = r.removeLocked(h, ErrEvicted, now)
+	})
+	endAll(endings, ErrEvicted)
+	return found
+}
+
+// find calls act, under the lock, for the slot with that id, and reports whether there is one. No index is kept for
+// this: people ask for it, not requests.
+func (r *Registry) find(id uint64, act func(*holder)) bool {
+	found := false
+	r.walk(func(h *holder) bool {
+		if found = h.id == id; found {
+			act(h)
+		}
+		return h.id < id
+	})
+	return found
+}
+
+// batch is how many holders are visited before the lock is given up for a moment.
+const batch = 128
+
+// walk visits the holders under the lock, oldest first, until visit returns false. The lock is given up in between.
+func (r *Registry) walk(visit func(*holder) bool) {
+	var mark elem[holder]
+	r.mu.Lock()
+	mark.insertAfter(&r.holders.root)
+	r.mu.Unlock()
+	r.advanceMark(&mark, visit)
+	r.mu.Lock()
+	mark.remove()
+	r.mu.Unlock()
+}
+
+// advanceMark moves a bookmark past the holders for which visit returns true, up to the first for which it returns
+// false. Visits are under the lock, which is given up in between; the bookmark keeps the place.
+func (r *Registry) advanceMark(mark *elem[holder], visit func(*holder) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := 1; ; n++ {
+		at := mark.next
+		for at.of == nil && at != &r.holders.root {
+			at = at.next
+		}
+		if at.of == nil || !visit(at.of) {
+			return
+		}
+		mark.moveAfter(at)
+		if n%batch == 0 {
+			r.yieldLocked()
+		}
+	}
+}
+
+// yieldLocked gives the lock up for a moment, to whoever waits for it.
+func (r *Registry) yieldLocked() {
+	r.mu.Unlock()
+	runtime.Gosched()
+	r.mu.Lock()
+}
+
+func (r *Registry) describeLocked(h *holder, now time.Duration) SlotInfo {
+	info := SlotInfo{
+		ID: h.id, Key: h.gate.key, Label: h.method.before(h.label), Weight: h.weight, AcquiredAt: r.start.Add(h.at),
+		Held: max(now-h.at, 0), LongHeld: now-h.at > r.cfg.LongHeld, Lost: h.lost,
+	}
+	for _, g := range h.also {
+		info.Also = append(info.Also, g.key)
+	}
+	if h.more != nil {
+		info.pcs = h.more.stack
+	}
+	return info
+}
+
+func (g *gate) describeLocked() KeyInfo {
+	return KeyInfo{Key: g.key, InUse: g.inUse, Holders: g.holders, Waiters: g.waiters}
+}
+
+func (r *Registry) limitOf(k Key) int {
+	limits, _ := r.limitsOf(k)
+	return limits[ScopeKey]
+}
+
+func writeStacks(infos []SlotInfo) {
+	for i := range infos {
+		if len(infos[i].pcs) == 0 {
+			continue
+		}
+		var text strings.Builder
+		frames := runtime.CallersFrames(infos[i].pcs)
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			fmt.Fprintf(&text, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
+		}
+		infos[i].Stack, infos[i].pcs = text.String(), nil
+	}
+}

@@ -1,0 +1,301 @@
+package inflight
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// A waiter is an acquire that found no room. It is queued at one gate at a time, the first of its own that has none,
+// and reserves nothing meanwhile, there or elsewhere. The releaser who makes room decides who gets it, under the lock,
+// before the waiter wakes. It is guarded by Registry.mu until settled.
+type waiter struct {
+	request
+
+	want  claim
+	seq   uint64 // its place in time, which it keeps when it moves from queue to queue
+	since time.Duration
+	stack []uintptr
+
+	block  block        // the limit it is queued at
+	queued elem[waiter] // in block.gate.queue
+	listed elem[waiter] // in Registry.waiters
+
+	ready chan struct{} // has room for one value, which says that the waiter is settled
+	slot  *Slot         // the handle, a live slot if settled without err
+	err   error
+	done  bool // settled: granted, refused, or given up
+}
+
+// Acquire takes a slot, and waits for room if a limit is full: first come, first served at each limit. A heavy waiter
+// at the head of a queue holds back lighter ones behind it, so it cannot starve. A waiter waits at one limit at a time
+// and reserves nothing.
+//
+// The error is ctx.Err() itself if the context has ended, always, even if there is room. It is a *LimitError (errors.Is
+// ErrLimit) if the weight is above a limit (at once), if MaxWait passed, or if the queue is full (also
+// ErrTooManyWaiters); ErrClosed if Close or Shutdown was called, before or during the wait. Then nothing was counted
+// and nothing is left behind.
+//
+// The slot must be released: defer slot.Release().
+func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, error) {
+	var q request
+	if err := q.init(k, opts); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		r.mu.Lock()
+		r.tally.canceled++
+		r.mu.Unlock()
+		return nil, err
+	}
+	stack := r.callers()
+	for {
+		epoch := r.epoch.Load()
+		q.readLimits(r.cfg.Limits)
+		s := r.newSlot(&q)
+		now := r.now()
+
+		r.mu.Lock()
+		if r.closed {
+			r.tally.closed++
+			r.mu.Unlock()
+			return nil, ErrClosed
+		}
+		b := r.blockedLocked(&q, r.lastSeq+1)
+		if !b.limited {
+			r.admitLocked(&q, s, stack, now)
+			r.mu.Unlock()
+			return s, nil
+		}
+		if cause := r.mayWaitLocked(&q); cause != mayWait {
+			err := r.refuseLocked(&q, b, cause)
+			r.mu.Unlock()
+			return nil, err
+		}
+		if r.epoch.Load() != epoch {
+			r.mu.Unlock() // the limits changed since they were read: to wait for the old ones might be for ever
+			continue
+		}
+		w := r.queueLocked(q, b, s, stack, now)
+		r.mu.Unlock()
+		return r.await(ctx, w)
+	}
+}
+
+// mayWaitLocked returns mayWait, or why q is refused rather than queued.
+func (r *Registry) mayWaitLocked(q *request) refusal {
+	if _, _, heavy := q.tooHeavy(); heavy {
+		return refusedTooHeavy
+	}
+	if r.cfg.MaxWaiters < 0 || q.bounded && q.maxWait <= 0 {
+		return refusedFull
+	}
+	if r.total.waiters >= r.cfg.MaxWaiters {
+		return refusedQueueFull
+	}
+	for i := range q.keys() {
+		k, _ := q.at(i)
+		if g := r.gates[ScopeKey][k]; g != nil && g.waiters >= r.cfg.MaxWaitersPerKey {
+			return refusedQueueFull
+		}
+	}
+	return mayWait
+}
+
+func (r *Registry) queueLocked(q request, b block, s *Slot, stack []uintptr, now time.Duration) *waiter {
+	r.lastSeq++
+	w := &waiter{request: q, seq: r.lastSeq, since: now, stack: stack, slot: s, ready: make(chan struct{}, 1)}
+	w.queued.of, w.listed.of = w, w
+	w.want = claim{gate: r.openLocked(q.key), weight: q.weight}
+	for _, k := range q.also {
+		w.want.also = append(w.want.also, r.openLocked(k))
+	}
+	var buf [8]*gate
+	for _, g := range w.want.places(buf[:0]) {
+		g.waiters++
+	}
+	r.waiters.push(&w.listed)
+	w.enterLocked(b)
+	return w
+}
+
+// enterLocked queues w at the gate of b, behind those who came before it and before those who came later.
+func (w *waiter) enterLocked(b block) {
+	at := b.gate.queue.root.prev
+	for at.of != nil && at.of.seq > w.seq {
+		at = at.prev
+	}
+	w.queued.insertAfter(at)
+	w.block = b
+	b.gate.queued++
+}
+
+func (w *waiter) exitLocked() {
+	w.queued.remove()
+	w.block.gate.queued--
+}
+
+// settleLocked lets in who waits at places, oldest first, as far as the room there goes.
+func (r *Registry) settleLocked(places []*gate, now time.Duration) {
+	var buf [8]*gate
+	open := append(buf[:0], places...)
+	for {
+		var oldest *waiter
+		for _, g := range open {
+			if w := g.queue.first(); w != nil && (oldest == nil || w.seq < oldest.seq) {
+				oldest = w
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		if at := oldest.block.gate; !r.advanceLocked(oldest, now) {
+			open = slices.DeleteFunc(open, func(g *gate) bool { return g == at })
+		}
+	}
+}
+
+// advanceLocked lets w, the head of its queue, in or on to the next limit that has no room for it. It returns false if
+// w must stay where it is.
+func (r *Registry) advanceLocked(w *waiter, now time.Duration) bool {
+	b := r.blockedLocked(&w.request, w.seq)
+	if b.limited && b.gate == w.block.gate {
+		w.block = b
+		return false
+	}
+	w.exitLocked()
+	if b.limited {
+		w.enterLocked(b)
+		return true
+	}
+	r.admitLocked(&w.request, w.slot, w.stack, now)
+	r.doneLocked(w, nil, now)
+	return true
+}
+
+// leaveLocked refuses w with err, and lets in whom it held back.
+func (r *Registry) leaveLocked(w *waiter, err error, now time.Duration) {
+	w.exitLocked()
+	r.settleLocked([]*gate{w.block.gate}, now)
+	r.doneLocked(w, err, now)
+}
+
+// doneLocked settles w, which has left its queue, and wakes it.
+func (r *Registry) doneLocked(w *waiter, err error, now time.Duration) {
+	w.err, w.done = err, true
+	w.listed.remove()
+	var buf [8]*gate
+	for _, g := range w.want.places(buf[:0]) {
+		g.waiters--
+		r.dropLocked(g)
+	}
+	r.tally.waited++
+	r.tally.wait.observe(now - w.since)
+	w.ready <- struct{}{}
+}
+
+// LimitsChanged reads the limits of all waiters again, and lets in, in order, as many as now fit. A waiter that can no
+// longer fit is refused. Without waiters there is nothing to do: every acquire reads its limits itself. Wire it to
+// what holds the limits: table.OnChange(reg.LimitsChanged).
+//
+// If the limit function panics, that is logged and the limits of that key stay as they were. Safe for concurrent use.
+func (r *Registry) LimitsChanged() {
+	r.mu.Lock()
+	epoch := r.epoch.Add(1)
+	fresh := make(map[Key]byScope)
+	for w := range r.waiters.all {
+		for i := range w.keys() {
+			k, limits := w.at(i)
+			fresh[k] = *limits
+		}
+	}
+	r.mu.Unlock()
+
+	for k := range fresh {
+		if limits, ok := r.limitsOf(k); ok {
+			fresh[k] = limits
+		}
+	}
+
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.epoch.Load() != epoch {
+		return // a later call has read later limits
+	}
+	// In order of arrival, so that an older waiter always goes first. Only heads can move, and whoever becomes the head
+	// by the move of an older one is still to come.
+	for w := range r.waiters.all {
+		for i := range w.keys() {
+			k, limits := w.at(i)
+			if l, ok := fresh[k]; ok {
+				*limits = l
+			}
+		}
+		if _, _, heavy := w.tooHeavy(); heavy {
+			err := r.refuseLocked(&w.request, w.block, refusedTooHeavy)
+			w.exitLocked()
+			r.doneLocked(w, err, now)
+		} else if w.block.gate.queue.first() == w {
+			r.advanceLocked(w, now)
+		}
+	}
+}
+
+// limitsOf calls the limit function where nobody could catch its panic.
+func (r *Registry) limitsOf(k Key) (limits byScope, ok bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.logger().Error("inflight: limit function panicked", "registry", r.cfg.Name, "key", k.String(), "panic", v)
+		}
+	}()
+	return r.cfg.Limits(k).byScope(), true
+}
+
+// await waits for w to be settled, and gives up when ctx ends or MaxWait passes.
+func (r *Registry) await(ctx context.Context, w *waiter) (s *Slot, err error) {
+	err = errGone // stands if ctx, which is user code, panics
+	defer func() { s, err = r.endWait(w, err) }()
+
+	var expired <-chan time.Time
+	if w.bounded {
+		timer := time.NewTimer(w.maxWait)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+	case <-expired:
+	}
+	return nil, ctx.Err()
+}
+
+var errGone = errors.New("inflight: waiter gone")
+
+// endWait returns what became of w. If it is still waiting it gives up, because of ctxErr or else because MaxWait has
+// passed. A context that has ended always wins.
+func (r *Registry) endWait(w *waiter, ctxErr error) (*Slot, error) {
+	now := r.now()
+	r.mu.Lock()
+	if !w.done {
+		err := ctxErr
+		if err != nil {
+			r.tally.canceled++
+		} else {
+			err = r.refuseLocked(&w.request, w.block, refusedMaxWait)
+		}
+		r.leaveLocked(w, err, now)
+	}
+	r.mu.Unlock()
+
+	if w.err != nil {
+		return nil, w.err
+	}
+	if ctxErr != nil {
+		w.slot.Release() // the grant and the end of the context raced: given back like any other
+		return nil, ctxErr
+	}
+	return w.slot, nil
+}

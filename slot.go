@@ -1,0 +1,167 @@
+package inflight
+
+import (
+	"sync/atomic"
+	"time"
+	"weak"
+)
+
+// A Slot is the right to have one request in flight. Whoever got it must call Release, once, when the request has
+// ended; until then it counts, however long that takes. It must not be copied. All its methods are safe for
+// concurrent use, and all but Context and Release only read.
+type Slot struct {
+	// Immutable once the slot is handed out.
+	reg    *Registry
+	id     uint64
+	key    Key
+	label  string
+	at     time.Duration // since Registry.start
+	weight int
+	method method
+
+	// ended is set when the slot's contexts have ended, for the cause that was written before.
+	ended atomic.Bool
+	taken atomic.Bool // by Take, or by the middleware when it released the slot
+
+	// holder is this slot's record as long as its id is ours. Records are used again, so under Registry.mu that is
+	// asked each time: a late or second Release finds another id, or nil, and does nothing.
+	holder *holder
+	cause  error // why the contexts ended; guarded by Registry.mu until ended
+}
+
+// A holder is the registry's record of a live slot. It is guarded by Registry.mu and used again after its slot has
+// ended, under another id.
+type holder struct {
+	claim
+
+	age    elem[holder] // in Registry.holders while live, in Registry.idleHolders when not
+	id     uint64       // 0 when not live
+	at     time.Duration
+	label  string
+	method method
+
+	longHeld bool // reported as held long
+	lost     bool // reported as lost
+
+	// slot is the handle until a sweep has seen it, weak the handle from then on. Short slots so never pay for a weak
+	// pointer, and the handle of a long one is free to be collected, which is how a lost one is found.
+	slot *Slot
+	weak weak.Pointer[Slot]
+
+	more *more // what few holders have
+}
+
+// more is the part of a holder that most do without.
+type more struct {
+	contexts []*ending
+	stack    []uintptr
+}
+
+// Release gives the slot back, ends its contexts with cause ErrReleased and lets waiters in. Only the first call does
+// anything; later and concurrent ones, calls after Evict and calls on nil do nothing. It cannot fail and waits for
+// nothing but the registry's lock.
+func (s *Slot) Release() {
+	if s == nil || s.reg == nil {
+		return
+	}
+	now := s.reg.now()
+	s.reg.mu.Lock()
+	h := s.liveLocked()
+	if h == nil {
+		s.reg.mu.Unlock()
+		return
+	}
+	s.reg.tally.released++
+	endings := s.reg.removeLocked(h, ErrReleased, now)
+	s.reg.mu.Unlock()
+	endAll(endings, ErrReleased)
+}
+
+// liveLocked returns the record of the slot, nil if it has been released, evicted or reclaimed.
+func (s *Slot) liveLocked() *holder {
+	if s.holder == nil || s.holder.id != s.id {
+		return nil
+	}
+	return s.holder
+}
+
+// Key returns the key that the slot was taken for. Like ID, Label, Weight and AcquiredAt it may be called at any time,
+// also after Release.
+func (s *Slot) Key() Key { return s.key }
+
+// ID returns the number of the slot. It is unique in the registry, never used again, and larger than those of all
+// slots admitted before.
+func (s *Slot) ID() uint64 { return s.id }
+
+// Label returns what was set by the option Label.
+func (s *Slot) Label() string { return s.method.before(s.label) }
+
+// Weight returns how many units of the limits the slot takes up.
+func (s *Slot) Weight() int { return s.weight }
+
+// AcquiredAt returns when the slot was admitted. It has a monotonic reading, so time.Since is exact.
+func (s *Slot) AcquiredAt() time.Time { return s.reg.start.Add(s.at) }
+
+func (r *Registry) newSlot(q *request) *Slot {
+	return &Slot{reg: r, key: q.key, label: q.label, method: q.method, weight: q.weight}
+}
+
+func (r *Registry) newHolderLocked() *holder {
+	if h := r.idleHolders.first(); h != nil {
+		h.age.remove()
+		r.idleHoldersLen--
+		return h
+	}
+	h := &holder{}
+	h.age.of = h
+	return h
+}
+
+// removeLocked is the only way out of the set of holders. It lets in who waited for the room, and returns the contexts
+// to end once the lock is given up.
+func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*ending {
+	endings := h.endLocked(cause)
+	if s := h.handle(); s != nil {
+		s.holder = nil
+	}
+	r.tally.hold.observe(now - h.at)
+	if h.longHeld {
+		r.tally.longHeld--
+	}
+	if h.lost {
+		r.tally.lostHeld--
+	}
+
+	var buf [8]*gate
+	places := h.places(buf[:0])
+	for _, g := range places {
+		g.inUse -= h.weight
+		g.holders--
+	}
+	h.age.remove()
+	*h = holder{age: elem[holder]{of: h}}
+	if r.idleHoldersLen < keep {
+		r.idleHolders.push(&h.age)
+		r.idleHoldersLen++
+	}
+
+	if r.total.waiters > 0 {
+		r.settleLocked(places, now)
+	}
+	for _, g := range places {
+		r.dropLocked(g)
+	}
+	if r.drained != nil && r.total.holders == 0 {
+		close(r.drained)
+		r.drained = nil
+	}
+	return endings
+}
+
+// handle returns the handle of a live holder, nil if it has been collected.
+func (h *holder) handle() *Slot {
+	if h.slot != nil {
+		return h.slot
+	}
+	return h.weak.Value()
+}

@@ -1,0 +1,210 @@
+package inflight
+
+import (
+	"log/slog"
+	"runtime"
+	"time"
+	"weak"
+)
+
+// A SweepReport is what a sweep found.
+type SweepReport struct {
+	At          time.Time
+	InUse       int
+	Holders     int
+	Keys        int
+	Waiters     int
+	LongestWait time.Duration // age of the oldest waiter, 0 if there is none
+	Busiest     KeyInfo       // the key with the most in use; zero if there is none
+
+	LongHeld      []SlotInfo // all that are held longer than Config.LongHeld now, oldest first
+	NewlyLongHeld []SlotInfo // those of them that no sweep has reported before
+	HeldTooLong   []SlotInfo // found by this sweep to be over Config.MaxHold: their contexts were cancelled
+	Lost          []SlotInfo // found by this sweep to be lost: their handles were garbage collected unreleased
+}
+
+// Sweep looks for slots that are held too long or lost, logs each once, and reports; it frees none, but for lost ones
+// if Config.ReclaimLost is set. It also reads the limits of waiters again. The sweeper calls it each SweepInterval; it
+// may be called at any time. Its cost is in proportion to what it reports and to what was admitted since the last
+// sweep, and to the number of keys, not to what is in flight. Safe for concurrent use.
+func (r *Registry) Sweep() SweepReport {
+	r.LimitsChanged()
+	now := r.now()
+	rep := SweepReport{At: r.start.Add(now)}
+
+	r.advanceMark(&r.seen, func(h *holder) bool {
+		r.loosenLocked(h)
+		return true
+	})
+	r.advanceMark(&r.reported, func(h *holder) bool {
+		if now-h.at <= r.cfg.LongHeld {
+			return false
+		}
+		h.longHeld = true
+		r.tally.longHeld++
+		rep.NewlyLongHeld = append(rep.NewlyLongHeld, r.describeLocked(h, now))
+		return true
+	})
+	var endings []*ending
+	r.advanceMark(&r.overdue, func(h *holder) bool {
+		if now-h.at <= r.cfg.MaxHold {
+			return false
+		}
+		endings = append(endings, h.endLocked(ErrHeldTooLong)...)
+		rep.HeldTooLong = append(rep.HeldTooLong, r.describeLocked(h, now))
+		return true
+	})
+	endAll(endings, ErrHeldTooLong)
+	r.findLost(&rep, now)
+	r.walk(func(h *holder) bool {
+		if now-h.at <= r.cfg.LongHeld {
+			return false
+		}
+		rep.LongHeld = append(rep.LongHeld, r.describeLocked(h, now))
+		return true
+	})
+	r.summarize(&rep, now)
+
+	for _, infos := range [][]SlotInfo{rep.LongHeld, rep.NewlyLongHeld, rep.HeldTooLong, rep.Lost} {
+		writeStacks(infos)
+	}
+	r.log("inflight: slot held long", rep.NewlyLongHeld)
+	r.log("inflight: slot held too long, its context is cancelled", rep.HeldTooLong)
+	r.log("inflight: slot lost, its handle was dropped without Release", rep.Lost)
+	if r.cfg.OnSweep != nil {
+		r.cfg.OnSweep(rep)
+	}
+	return rep
+}
+
+// An orphan is a holder whose handle was garbage collected, if it is still live under that id.
+type orphan struct {
+	reg    *Registry
+	holder *holder
+	id     uint64
+}
+
+// loosenLocked leaves the handle to the garbage collector, which then tells whether anybody else still holds it.
+func (r *Registry) loosenLocked(h *holder) {
+	h.weak = weak.Make(h.slot)
+	runtime.AddCleanup(h.slot, orphan.report, orphan{r, h, h.id})
+	h.slot = nil
+}
+
+// report notes a lost handle. Most handles come here after their Release, and are not lost.
+func (o orphan) report() {
+	o.reg.mu.Lock()
+	defer o.reg.mu.Unlock()
+	if o.holder.id == o.id {
+		o.reg.orphans = append(o.reg.orphans, o)
+	}
+}
+
+// probes is how many of the oldest handles a sweep asks for itself. The garbage collector reports each lost handle, but
+// after a while; the sweep that follows a collection should find what there is to find in a small registry.
+const probes = 256
+
+func (r *Registry) findLost(rep *SweepReport, now time.Duration) {
+	var endings []*ending
+	n := 0
+	r.walk(func(h *holder) bool {
+		if n++; h.slot != nil || n > probes {
+			return false
+		}
+		if h.weak.Value() == nil {
+			r.orphans = append(r.orphans, orphan{r, h, h.id})
+		}
+		return true
+	})
+
+	r.mu.Lock()
+	for n := 1; len(r.orphans) > 0; n++ {
+		o := r.orphans[0]
+		r.orphans = r.orphans[1:]
+		if h := o.holder; h.id == o.id && !h.lost {
+			h.lost = true
+			r.tally.lost++
+			r.tally.lostHeld++
+			rep.Lost = append(rep.Lost, r.describeLocked(h, now))
+			if r.cfg.ReclaimLost {
+				r.tally.reclaimed++
+				endings = append(endings, r.removeLocked(h, ErrEvicted, now)...)
+			}
+		}
+		if n%batch == 0 {
+			r.yieldLocked()
+		}
+	}
+	r.orphans = nil
+	r.mu.Unlock()
+	endAll(endings, ErrEvicted)
+}
+
+func (r *Registry) summarize(rep *SweepReport, now time.Duration) {
+	r.mu.Lock()
+	rep.InUse, rep.Holders, rep.Waiters = r.total.inUse, r.total.holders, r.total.waiters
+	rep.Keys = len(r.gates[ScopeKey])
+	if w := r.waiters.first(); w != nil {
+		rep.LongestWait = max(now-w.since, 0)
+	}
+	busiest := r.busiestLocked()
+	if busiest != nil {
+		rep.Busiest = busiest.describeLocked()
+	}
+	r.mu.Unlock()
+	if busiest != nil {
+		rep.Busiest.Limit = r.limitOf(rep.Busiest.Key)
+	}
+}
+
+// log writes a line per slot: its key and what identifies it, nothing of the request itself.
+func (r *Registry) log(message string, infos []SlotInfo) {
+	for i := range infos {
+		s := &infos[i]
+		attrs := []any{
+			slog.String("registry", r.cfg.Name), slog.Uint64("id", s.ID), slog.String("key", s.Key.String()),
+			slog.String("label", s.Label), slog.Duration("age", s.Held),
+		}
+		if s.Stack != "" {
+			attrs = append(attrs, slog.String("stack", s.Stack))
+		}
+		r.logger().Warn(message, attrs...)
+	}
+}
+
+func (r *Registry) logger() *slog.Logger {
+	if r.cfg.Logger != nil {
+		return r.cfg.Logger
+	}
+	return slog.Default()
+}
+
+// sweeper calls Sweep each interval until stop is closed or the registry is gone: between sweeps it holds it weakly, so
+// that a registry nobody uses any more is collected.
+func sweeper(reg weak.Pointer[Registry], interval time.Duration, stop <-chan struct{}, swept chan<- struct{}) {
+	defer close(swept)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+		}
+		r := reg.Value()
+		if r == nil {
+			return
+		}
+		r.sweepAndRecover()
+	}
+}
+
+// sweepAndRecover keeps the sweeper going when a hook panics.
+func (r *Registry) sweepAndRecover() {
+	defer func() {
+		if v := recover(); v != nil {
+			r.logger().Error("inflight: sweep panicked", "registry", r.cfg.Name, "panic", v)
+		}
+	}()
+	r.Sweep()
+}

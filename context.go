@@ -1,7 +1,9 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 )
@@ -41,7 +43,7 @@ type slotKey struct{}
 
 // A slotContext is the context of a slot. Most handlers never look at Done, so what can be cancelled is made on demand.
 type slotContext struct {
-	context.Context // the parent
+	context.Context //nolint:containedctx // the parent: this is a context itself
 
 	slot  *Slot
 	inner atomic.Pointer[ending] // nil until Done was asked for, or the slot had ended
@@ -85,7 +87,7 @@ func (c *slotContext) materialize() context.Context {
 // An ending is a context that the registry can end. It does not refer to the slot: what the registry keeps must not
 // keep the handle from being found lost.
 type ending struct {
-	context.Context
+	context.Context //nolint:containedctx // kept to be cancelled, not to be passed on
 
 	cancel context.CancelCauseFunc
 }
@@ -104,16 +106,17 @@ func endAll(endings []*ending, cause error) {
 // attach makes e end with the slot. If the slot's contexts have ended, e ends at once.
 func (s *Slot) attach(e *ending) {
 	s.reg.mu.Lock()
-	h, cause := s.liveLocked(), s.cause
-	if h != nil && cause == nil {
+	ended, cause := s.ended.Load(), s.cause
+	if !ended {
+		h := s.holder
 		if h.more == nil {
 			h.more = &more{}
 		}
 		h.more.attach(e)
 	}
 	s.reg.mu.Unlock()
-	if cause != nil {
-		e.cancel(cause)
+	if ended {
+		e.cancel(cmp.Or(cause, ErrReleased))
 	}
 }
 
@@ -132,8 +135,10 @@ func (m *more) attach(e *ending) {
 // endLocked marks the slot's contexts as ended, for the first cause that comes, and returns them to be cancelled
 // outside the lock.
 func (h *holder) endLocked(cause error) []*ending {
-	if s := h.handle(); s != nil && s.cause == nil {
-		s.cause = cause
+	if s := h.handle(); s != nil && !s.ended.Load() {
+		if !errors.Is(cause, ErrReleased) {
+			s.cause = cause
+		}
 		s.ended.Store(true)
 	}
 	if h.more == nil {

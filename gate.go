@@ -16,28 +16,37 @@ type gate struct {
 	queue  list[waiter] // those queued at this gate, oldest first
 	queued int
 
-	// path leads from the gate of a key through all the gates where a slot of that key counts: itself, then its org,
-	// its model and the total. An org or model is nil as long as nobody ever limited orgs or models, see trackLocked.
-	path [scopes]*gate
+	// path leads from the gate of a key through all the gates where a slot of that key counts: itself, its org, its
+	// model, the total. Orgs and models are left out as long as nobody ever limited any, see trackLocked.
+	path  []*gate
+	steps [scopes]*gate // behind path
 
-	listed elem[gate] // in Registry.keys while live, in Registry.idleGates when not
+	listed elem[gate] // in Registry.keys while live, if it is of a key
 }
 
 // keep bounds what is kept for reuse of each kind, so that a burst does not cost memory for ever.
 const keep = 4096
 
-// lookLocked returns the path of a key, with nil for the gates that do not exist.
-func (r *Registry) lookLocked(k Key) [scopes]*gate {
+// pathLocked returns the path of a key. Where there is no gate yet, because nobody holds or waits, a blank one stands
+// for it. What it returns is good until the next call.
+func (r *Registry) pathLocked(k Key) []*gate {
 	if g := r.gates[ScopeKey][k]; g != nil {
 		return g.path
 	}
-	path := [scopes]*gate{ScopeTotal: r.total}
+	blank := &r.blanks[ScopeKey]
+	blank.path = append(blank.steps[:0], blank)
 	for s := ScopeOrg; s <= ScopeModel; s++ {
-		if r.tracked[s] {
-			path[s] = r.gates[s][k.at(s)]
+		if !r.tracked[s] {
+			continue
 		}
+		g := r.gates[s][k.at(s)]
+		if g == nil {
+			g = &r.blanks[s]
+		}
+		blank.path = append(blank.path, g)
 	}
-	return path
+	blank.path = append(blank.path, r.total)
+	return blank.path
 }
 
 // openLocked returns the gate of a key, and makes what is missing on its path. The caller must count a holder or a
@@ -46,17 +55,14 @@ func (r *Registry) openLocked(k Key) *gate {
 	if g := r.gates[ScopeKey][k]; g != nil {
 		return g
 	}
-	return r.openMissingLocked(k)
-}
-
-func (r *Registry) openMissingLocked(k Key) *gate {
 	g := r.newGateLocked(ScopeKey, k)
-	g.path = [scopes]*gate{ScopeKey: g, ScopeTotal: r.total}
+	g.path = append(g.steps[:0], g)
 	for s := ScopeOrg; s <= ScopeModel; s++ {
 		if r.tracked[s] {
-			g.path[s] = r.joinLocked(s, k)
+			g.path = append(g.path, r.joinLocked(s, k))
 		}
 	}
+	g.path = append(g.path, r.total)
 	r.keys.push(&g.listed)
 	return g
 }
@@ -71,10 +77,9 @@ func (r *Registry) joinLocked(s Scope, k Key) *gate {
 }
 
 func (r *Registry) newGateLocked(s Scope, k Key) *gate {
-	g := r.idleGates.first()
-	if g != nil {
-		g.listed.remove()
-		r.idleGatesLen--
+	var g *gate
+	if n := len(r.idleGates); n > 0 {
+		g, r.idleGates = r.idleGates[n-1], r.idleGates[:n-1]
 	} else {
 		g = &gate{}
 		g.listed.of = g
@@ -102,10 +107,9 @@ func (r *Registry) dropLocked(g *gate) {
 	if g.scope == ScopeKey {
 		g.listed.remove()
 	}
-	g.key, g.path = Key{}, [scopes]*gate{}
-	if r.idleGatesLen < keep {
-		r.idleGates.push(&g.listed)
-		r.idleGatesLen++
+	if len(r.idleGates) < keep {
+		g.key = Key{}
+		r.idleGates = append(r.idleGates, g)
 	}
 }
 
@@ -116,17 +120,16 @@ type claim struct {
 	weight int
 }
 
-// places appends to buf every gate where the claim counts, each once: two keys may share an org or a model, and all
-// share the total.
+// places returns every gate where the claim counts, each once: two keys may share an org or a model, and all share the
+// total. It may use buf.
 func (c *claim) places(buf []*gate) []*gate {
-	for _, g := range c.gate.path {
-		if g != nil {
-			buf = append(buf, g)
-		}
+	if len(c.also) == 0 {
+		return c.gate.path
 	}
+	buf = append(buf, c.gate.path...)
 	for _, key := range c.also {
 		for _, g := range key.path {
-			if g != nil && !slices.Contains(buf, g) {
+			if !slices.Contains(buf, g) {
 				buf = append(buf, g)
 			}
 		}
@@ -144,7 +147,7 @@ func (r *Registry) trackLocked(limits *byScope) {
 		}
 		r.tracked[s] = true
 		for g := range r.keys.all {
-			g.path[s] = r.joinLocked(s, g.key)
+			g.path = append(g.path[:len(g.path)-1], r.joinLocked(s, g.key), r.total)
 		}
 		var buf [8]*gate
 		for h := range r.holders.all {

@@ -36,9 +36,9 @@ func (k Key) at(s Scope) Key {
 		return Key{Model: k.Model}
 	case ScopeTotal:
 		return Key{}
-	default:
-		return k
+	case ScopeKey:
 	}
+	return k
 }
 
 // A Scope says which of a key's limits is meant, from the narrowest to the widest.

@@ -31,17 +31,17 @@ func Fixed(l Limits) LimitFunc { return func(Key) Limits { return l } }
 type byScope [scopes]int
 
 func (l Limits) byScope() byScope {
-	b := byScope{ScopeKey: l.Key, ScopeOrg: l.Org, ScopeModel: l.Model, ScopeTotal: l.Total}
-	if b[ScopeKey] == 0 {
-		b[ScopeKey] = DefaultKeyLimit
+	return byScope{
+		ScopeKey:   resolve(l.Key, DefaultKeyLimit),
+		ScopeOrg:   resolve(l.Org, Unlimited),
+		ScopeModel: resolve(l.Model, Unlimited),
+		ScopeTotal: resolve(l.Total, Unlimited),
 	}
-	for s, n := range b {
-		switch {
-		case n == 0:
-			b[s] = Unlimited
-		case n < 0:
-			b[s] = Blocked
-		}
+}
+
+func resolve(limit, unset int) int {
+	if limit == 0 {
+		return unset
 	}
-	return b
+	return max(limit, Blocked)
 }

@@ -35,11 +35,10 @@ func (e *elem[T]) insertAfter(at *elem[T]) {
 
 func (e *elem[T]) remove() {
 	e.prev.next, e.next.prev = e.next, e.prev
-	e.prev, e.next = nil, nil
 }
 
 // moveAfter moves e, listed already, behind at.
 func (e *elem[T]) moveAfter(at *elem[T]) {
-	e.prev.next, e.next.prev = e.next, e.prev
+	e.remove()
 	e.insertAfter(at)
 }

@@ -67,7 +67,7 @@ func (r *Registry) Waiters(limit int) []WaiterInfo {
 	for w := range r.waiters.all {
 		infos = append(infos, WaiterInfo{
 			Key: w.key, Label: w.method.before(w.label), Weight: w.weight,
-			Since: r.start.Add(w.since), Blocked: w.block.scope,
+			Since: r.start.Add(w.since), Blocked: w.block.gate.scope,
 		})
 		if len(infos) == limit {
 			break

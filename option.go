@@ -128,7 +128,7 @@ func methodOf(s string) (method, bool) {
 	if s == "" || i < 0 || i > 0 && verbs[i-1] != ' ' || verbs[i+len(s)] != ' ' {
 		return 0, s == ""
 	}
-	return method(i + 1), true
+	return method(i + 1), true //nolint:gosec // verbs is far shorter than 255
 }
 
 // before returns the label of a slot: the text with the method before it, if there is one.

@@ -100,10 +100,9 @@ type Registry struct {
 	seen, reported, overdue elem[holder]
 	orphans                 []orphan // lost handles that the next sweep reports
 
-	idleHolders    list[holder]
-	idleHoldersLen int
-	idleGates      list[gate]
-	idleGatesLen   int
+	idleHolders []*holder
+	idleGates   []*gate
+	blanks      [scopes]gate // stand for gates that do not exist; nobody ever holds or waits there
 
 	tally tally
 }
@@ -141,8 +140,10 @@ func New(cfg Config) (*Registry, error) {
 	r.total.queue.init()
 	r.keys.init()
 	r.waiters.init()
-	r.idleGates.init()
-	r.idleHolders.init()
+	for s := range r.blanks {
+		r.blanks[s].scope = Scope(s)
+		r.blanks[s].queue.init()
+	}
 	r.holders.init()
 	for _, mark := range []*elem[holder]{&r.seen, &r.reported, &r.overdue} {
 		r.holders.push(mark)
@@ -182,24 +183,26 @@ func (r *Registry) TryAcquire(k Key, opts ...Option) (*Slot, error) {
 	now := r.now()
 
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.closed {
 		r.tally.closed++
+		r.mu.Unlock()
 		return nil, ErrClosed
 	}
 	if b := r.blockedLocked(&q, math.MaxUint64); b.limited {
-		return nil, r.refuseLocked(&q, b, refusedFull)
+		err := r.refuseLocked(&q, b, refusedFull)
+		r.mu.Unlock()
+		return nil, err
 	}
 	r.admitLocked(&q, s, stack, now)
+	r.mu.Unlock()
 	return s, nil
 }
 
 // A block says which limit of a request has no room.
 type block struct {
 	limited bool
-	key     int // which of the request's keys
-	scope   Scope
-	gate    *gate // nil if nobody holds or waits there
+	key     int   // which of the request's keys
+	gate    *gate // a blank one if nobody holds or waits there
 }
 
 // blockedLocked returns the first limit that has no room for q, in the order in which limits are waited for. A limit
@@ -210,21 +213,17 @@ func (r *Registry) blockedLocked(q *request, seq uint64) block {
 		if limits[ScopeOrg] != Unlimited || limits[ScopeModel] != Unlimited {
 			r.trackLocked(limits)
 		}
-		path := r.lookLocked(k)
+		path := r.pathLocked(k)
 		if i == 0 {
-			q.gate = path[ScopeKey]
+			q.gate = path[0]
 		}
-		for s, g := range path {
-			inUse := 0
-			if g != nil {
-				inUse = g.inUse
-				if w := g.queue.first(); w != nil && w.seq < seq {
-					return block{limited: true, key: i, scope: Scope(s), gate: g}
-				}
+		for _, g := range path {
+			if w := g.queue.first(); w != nil && w.seq < seq {
+				return block{limited: true, key: i, gate: g}
 			}
 			// Cannot overflow: 0 <= inUse, Blocked <= limit.
-			if q.weight > limits[s]-inUse {
-				return block{limited: true, key: i, scope: Scope(s), gate: g}
+			if q.weight > limits[g.scope]-g.inUse {
+				return block{limited: true, key: i, gate: g}
 			}
 		}
 	}
@@ -247,17 +246,20 @@ func (q *request) tooHeavy() (key int, scope Scope, heavy bool) {
 // refuseLocked counts a refusal and returns its error.
 func (r *Registry) refuseLocked(q *request, b block, cause refusal) error {
 	if i, s, heavy := q.tooHeavy(); heavy {
-		cause = refusedTooHeavy
-		k, _ := q.at(i)
-		b = block{key: i, scope: s, gate: r.lookLocked(k)[s]}
+		k, limits := q.at(i)
+		r.trackLocked(limits)
+		for _, g := range r.pathLocked(k) {
+			if g.scope == s {
+				b, cause = block{key: i, gate: g}, refusedTooHeavy
+			}
+		}
 	}
-	r.tally.rejected[b.scope][cause]++
+	g := b.gate
+	r.tally.rejected[g.scope][cause]++
 	k, limits := q.at(b.key)
-	e := &LimitError{Key: k, Scope: b.scope, Limit: limits[b.scope], Weight: q.weight, cause: cause}
-	if b.gate != nil {
-		e.InUse, e.Waiters = b.gate.inUse, b.gate.queued
+	return &LimitError{
+		Key: k, Scope: g.scope, InUse: g.inUse, Limit: limits[g.scope], Weight: q.weight, Waiters: g.queued, cause: cause,
 	}
-	return e
 }
 
 // admitLocked makes s the handle of a new holder. There must be room.
@@ -266,26 +268,33 @@ func (r *Registry) admitLocked(q *request, s *Slot, stack []uintptr, now time.Du
 	r.lastID++
 	r.newest = max(r.newest, now) // the clock was read before the lock, perhaps in another order
 	h.id, h.at = r.lastID, r.newest
-	h.weight, h.label, h.method = q.weight, q.label, q.method
+	h.weight, h.method = q.weight, q.method
+	if q.label != "" {
+		h.label = q.label
+	}
 	h.slot = s
 	s.holder, s.id, s.at = h, h.id, h.at
 
-	if h.gate = q.gate; h.gate == nil {
-		h.gate = r.openMissingLocked(q.key)
+	if q.gate == &r.blanks[ScopeKey] {
+		q.gate = r.openLocked(q.key)
 	}
-	if len(q.also) > 0 || stack != nil {
+	if h.gate != q.gate {
+		h.gate = q.gate
+	}
+	if stack != nil {
 		h.more = &more{stack: stack}
-		for _, k := range q.also {
-			h.also = append(h.also, r.openLocked(k))
-		}
+	}
+	for _, k := range q.also {
+		h.also = append(h.also, r.openLocked(k))
 	}
 	var buf [8]*gate
 	for _, g := range h.places(buf[:0]) {
 		g.inUse += h.weight
 		g.holders++
-		if g.scope == ScopeKey {
-			r.tally.peakPerKey = max(r.tally.peakPerKey, g.inUse)
-		}
+	}
+	r.tally.peakPerKey = max(r.tally.peakPerKey, h.gate.inUse)
+	for _, g := range h.also {
+		r.tally.peakPerKey = max(r.tally.peakPerKey, g.inUse)
 	}
 	r.tally.peakInUse = max(r.tally.peakInUse, r.total.inUse)
 	r.tally.admitted++

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -19,14 +20,14 @@ type Slot struct {
 	weight int
 	method method
 
-	// ended is set when the slot's contexts have ended, for the cause that was written before.
+	// ended is set under Registry.mu when the slot's contexts have ended, and read without.
 	ended atomic.Bool
 	taken atomic.Bool // by Take, or by the middleware when it released the slot
 
 	// holder is this slot's record as long as its id is ours. Records are used again, so under Registry.mu that is
 	// asked each time: a late or second Release finds another id, or nil, and does nothing.
 	holder *holder
-	cause  error // why the contexts ended; guarded by Registry.mu until ended
+	cause  error // why the contexts ended, nil for ErrReleased; guarded by Registry.mu
 }
 
 // A holder is the registry's record of a live slot. It is guarded by Registry.mu and used again after its slot has
@@ -34,7 +35,7 @@ type Slot struct {
 type holder struct {
 	claim
 
-	age    elem[holder] // in Registry.holders while live, in Registry.idleHolders when not
+	age    elem[holder] // in Registry.holders while live
 	id     uint64       // 0 when not live
 	at     time.Duration
 	label  string
@@ -107,10 +108,13 @@ func (r *Registry) newSlot(q *request) *Slot {
 }
 
 func (r *Registry) newHolderLocked() *holder {
-	if h := r.idleHolders.first(); h != nil {
-		h.age.remove()
-		r.idleHoldersLen--
+	if n := len(r.idleHolders); n > 0 {
+		h := r.idleHolders[n-1]
+		r.idleHolders = r.idleHolders[:n-1]
 		return h
+	}
+	if n := r.total.holders + 1; n > cap(r.idleHolders) && n <= keep {
+		r.idleHolders = slices.Grow(r.idleHolders, n) // here, so that a release need not allocate
 	}
 	h := &holder{}
 	h.age.of = h
@@ -121,9 +125,6 @@ func (r *Registry) newHolderLocked() *holder {
 // to end once the lock is given up.
 func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*ending {
 	endings := h.endLocked(cause)
-	if s := h.handle(); s != nil {
-		s.holder = nil
-	}
 	r.tally.hold.observe(now - h.at)
 	if h.longHeld {
 		r.tally.longHeld--
@@ -139,10 +140,10 @@ func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*en
 		g.holders--
 	}
 	h.age.remove()
-	*h = holder{age: elem[holder]{of: h}}
-	if r.idleHoldersLen < keep {
-		r.idleHolders.push(&h.age)
-		r.idleHoldersLen++
+	h.id, h.slot = 0, nil
+	if len(r.idleHolders) < keep {
+		h.reset()
+		r.idleHolders = append(r.idleHolders, h)
 	}
 
 	if r.total.waiters > 0 {
@@ -156,6 +157,24 @@ func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*en
 		r.drained = nil
 	}
 	return endings
+}
+
+// reset makes h ready for its next slot. What is empty already, most of it in most cases, is not written again: that
+// costs more than to look.
+func (h *holder) reset() {
+	if h.label != "" {
+		h.label = ""
+	}
+	if h.also != nil {
+		h.also = nil
+	}
+	if h.more != nil {
+		h.more = nil
+	}
+	if h.weak != (weak.Pointer[Slot]{}) {
+		h.weak = weak.Pointer[Slot]{}
+	}
+	h.longHeld, h.lost = false, false
 }
 
 // handle returns the handle of a live holder, nil if it has been collected.

@@ -20,14 +20,14 @@ type Stats struct {
 	OldestHeld time.Duration // age of the oldest live slot, 0 if there is none
 
 	// Since New. Every acquire that got as far as asking is in exactly one of Admitted, Rejected, Closed and Canceled.
-	Admitted  uint64 // slots handed out
-	Released  uint64 // slots given back by Release
-	Evicted   uint64 // slots freed by Evict
-	Reclaimed uint64 // slots freed by ReclaimLost
-	Lost      uint64 // slots whose handle was garbage collected unreleased
-	Waited    uint64 // waits that ended, granted or not
-	Canceled  uint64 // acquires that failed because their context had ended
-	Closed    uint64 // acquires that failed with ErrClosed
+	Admitted  uint64             // slots handed out
+	Released  uint64             // slots given back by Release
+	Evicted   uint64             // slots freed by Evict
+	Reclaimed uint64             // slots freed by ReclaimLost
+	Lost      uint64             // slots whose handle was garbage collected unreleased
+	Waited    uint64             // waits that ended, granted or not
+	Canceled  uint64             // acquires that failed because their context had ended
+	Closed    uint64             // acquires that failed with ErrClosed
 	Rejected  [scopes]Rejections // by the Scope whose limit refused
 
 	PeakInUse  int // the most that InUse has been

@@ -56,24 +56,25 @@ func (r *Registry) openLocked(k Key) *gate {
 		return g
 	}
 	g := r.newGateLocked(ScopeKey, k)
-	g.path = append(g.steps[:0], g)
-	for s := ScopeOrg; s <= ScopeModel; s++ {
-		if r.tracked[s] {
-			g.path = append(g.path, r.joinLocked(s, k))
-		}
-	}
-	g.path = append(g.path, r.total)
+	r.linkLocked(g)
 	r.keys.push(&g.listed)
 	return g
 }
 
-// joinLocked returns the gate that k shares with others in scope s.
-func (r *Registry) joinLocked(s Scope, k Key) *gate {
-	k = k.at(s)
-	if g := r.gates[s][k]; g != nil {
-		return g
+// linkLocked lays the path of the gate of a key, over gates that it shares with other keys.
+func (r *Registry) linkLocked(g *gate) {
+	g.path = append(g.steps[:0], g)
+	for s := ScopeOrg; s <= ScopeModel; s++ {
+		if !r.tracked[s] {
+			continue
+		}
+		shared := r.gates[s][g.key.at(s)]
+		if shared == nil {
+			shared = r.newGateLocked(s, g.key.at(s))
+		}
+		g.path = append(g.path, shared)
 	}
-	return r.newGateLocked(s, k)
+	g.path = append(g.path, r.total)
 }
 
 func (r *Registry) newGateLocked(s Scope, k Key) *gate {
@@ -147,7 +148,7 @@ func (r *Registry) trackLocked(limits *byScope) {
 		}
 		r.tracked[s] = true
 		for g := range r.keys.all {
-			g.path = append(g.path[:len(g.path)-1], r.joinLocked(s, g.key), r.total)
+			r.linkLocked(g)
 		}
 		var buf [8]*gate
 		for h := range r.holders.all {

@@ -132,10 +132,13 @@ func (r *Registry) Evict(id uint64) bool {
 func (r *Registry) find(id uint64, act func(*holder)) bool {
 	found := false
 	r.walk(func(h *holder) bool {
+		if h.id < id {
+			return true
+		}
 		if found = h.id == id; found {
 			act(h)
 		}
-		return h.id < id
+		return false
 	})
 	return found
 }

@@ -24,9 +24,6 @@ type gate struct {
 	listed elem[gate] // in Registry.keys while live, if it is of a key
 }
 
-// keep bounds what is kept for reuse of each kind, so that a burst does not cost memory for ever.
-const keep = 4096
-
 // pathLocked returns the path of a key. Where there is no gate yet, because nobody holds or waits, a blank one stands
 // for it. What it returns is good until the next call.
 func (r *Registry) pathLocked(k Key) []*gate {
@@ -78,10 +75,8 @@ func (r *Registry) linkLocked(g *gate) {
 }
 
 func (r *Registry) newGateLocked(s Scope, k Key) *gate {
-	var g *gate
-	if n := len(r.idleGates); n > 0 {
-		g, r.idleGates = r.idleGates[n-1], r.idleGates[:n-1]
-	} else {
+	g := r.spareGates.take()
+	if g == nil {
 		g = &gate{}
 		g.listed.of = g
 		g.queue.init()
@@ -108,10 +103,7 @@ func (r *Registry) dropLocked(g *gate) {
 	if g.scope == ScopeKey {
 		g.listed.remove()
 	}
-	if len(r.idleGates) < keep {
-		g.key = Key{}
-		r.idleGates = append(r.idleGates, g)
-	}
+	r.spareGates.put(g)
 }
 
 // A claim is what a holder has and a waiter wants: weight at the gates of its keys.

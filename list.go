@@ -1,5 +1,7 @@
 package inflight
 
+import "slices"
+
 // A list is a doubly linked list whose links lie in what it lists, so that entering and leaving allocate nothing and
 // cost the same from any place. It must not be copied and wants init before use.
 type list[T any] struct{ root elem[T] }
@@ -29,8 +31,16 @@ func (l *list[T]) all(yield func(*T) bool) {
 }
 
 func (e *elem[T]) insertAfter(at *elem[T]) {
-	e.prev, e.next = at, at.next
-	e.prev.next, e.next.prev = e, e
+	// What is used again often has the right neighbours already, and to compare costs less than to write a pointer
+	// while the garbage collector is at work.
+	next := at.next
+	if e.prev != at {
+		e.prev = at
+	}
+	if e.next != next {
+		e.next = next
+	}
+	at.next, next.prev = e, e
 }
 
 func (e *elem[T]) remove() {
@@ -41,4 +51,36 @@ func (e *elem[T]) remove() {
 func (e *elem[T]) moveAfter(at *elem[T]) {
 	e.remove()
 	e.insertAfter(at)
+}
+
+// spares are values kept to be used again, at most keep of them, so that a burst does not cost memory for ever.
+type spares[T any] []*T
+
+const keep = 4096
+
+// take returns a spare value, nil if there is none.
+func (s *spares[T]) take() *T {
+	n := len(*s) - 1
+	if n < 0 {
+		return nil
+	}
+	v := (*s)[n]
+	*s = (*s)[:n]
+	return v
+}
+
+// room makes sure that the next puts, up to n spares in all, do not allocate.
+func (s *spares[T]) room(n int) {
+	if n > cap(*s) && n <= keep {
+		*s = slices.Grow(*s, n-len(*s))
+	}
+}
+
+func (s *spares[T]) put(v *T) {
+	switch n := len(*s); {
+	case n < cap(*s) && (*s)[:n+1][n] == v:
+		*s = (*s)[:n+1] // its pointer is still there: as in insertAfter, better not written again
+	case n < keep:
+		*s = append(*s, v)
+	}
 }

@@ -100,9 +100,9 @@ type Registry struct {
 	seen, reported, overdue elem[holder]
 	orphans                 []orphan // lost handles that the next sweep reports
 
-	idleHolders []*holder
-	idleGates   []*gate
-	blanks      [scopes]gate // stand for gates that do not exist; nobody ever holds or waits there
+	spareHolders spares[holder]
+	spareGates   spares[gate]
+	blanks       [scopes]gate // stand for gates that do not exist; nobody ever holds or waits there
 
 	tally tally
 }

@@ -1,7 +1,6 @@
 package inflight
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -108,14 +107,10 @@ func (r *Registry) newSlot(q *request) *Slot {
 }
 
 func (r *Registry) newHolderLocked() *holder {
-	if n := len(r.idleHolders); n > 0 {
-		h := r.idleHolders[n-1]
-		r.idleHolders = r.idleHolders[:n-1]
+	if h := r.spareHolders.take(); h != nil {
 		return h
 	}
-	if n := r.total.holders + 1; n > cap(r.idleHolders) && n <= keep {
-		r.idleHolders = slices.Grow(r.idleHolders, n) // here, so that a release need not allocate
-	}
+	r.spareHolders.room(r.total.holders + 1) // here, so that a release need not allocate
 	h := &holder{}
 	h.age.of = h
 	return h
@@ -140,11 +135,8 @@ func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*en
 		g.holders--
 	}
 	h.age.remove()
-	h.id, h.slot = 0, nil
-	if len(r.idleHolders) < keep {
-		h.reset()
-		r.idleHolders = append(r.idleHolders, h)
-	}
+	h.reset()
+	r.spareHolders.put(h)
 
 	if r.total.waiters > 0 {
 		r.settleLocked(places, now)
@@ -162,6 +154,7 @@ func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*en
 // reset makes h ready for its next slot. What is empty already, most of it in most cases, is not written again: that
 // costs more than to look.
 func (h *holder) reset() {
+	h.id, h.slot = 0, nil
 	if h.label != "" {
 		h.label = ""
 	}

@@ -1,0 +1,24 @@
+GOLANGCI_LINT = v2.15.0
+
+.PHONY: test race lint bench e2e fuzz tools
+
+test:
+	go test work
+
+race:
+	go test -race work
+
+lint:
+	golangci-lint run $$(go list -m -f '{{.Dir}}/...')
+
+bench:
+	go test -run '^$$' -bench . -benchmem work
+
+e2e:
+	go test -C e2e -race -count=1 ./...
+
+fuzz:
+	.ci/fuzz 60s
+
+tools:
+	go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)

@@ -238,6 +238,50 @@ func TestRetryAfterRoundsUp(t *testing.T) {
 	}
 }
 
+// The errors as a registry makes them.
+func TestRejectWhatARegistryRefuses(t *testing.T) {
+	key := inflight.Key{Org: "acme", Model: "glm"}
+	for name, c := range map[string]struct {
+		limits     inflight.Limits
+		opts       []inflight.Option
+		close      bool
+		status     int
+		retryAfter string
+	}{
+		"key full":       {limits: inflight.Limits{Key: 1}, status: 429, retryAfter: "1"},
+		"org full":       {limits: inflight.Limits{Org: 1}, status: 429, retryAfter: "1"},
+		"total full":     {limits: inflight.Limits{Total: 1}, status: 503, retryAfter: "1"},
+		"waited":         {limits: inflight.Limits{Key: 1}, opts: []inflight.Option{inflight.MaxWait(1)}, status: 429, retryAfter: "1"},
+		"closed":         {close: true, status: 503, retryAfter: "1"},
+		"weight":         {limits: inflight.Limits{Key: 2}, opts: []inflight.Option{inflight.Weight(3)}, status: 429},
+		"weight, total":  {limits: inflight.Limits{Total: 2}, opts: []inflight.Option{inflight.Weight(3)}, status: 503},
+		"blocked":        {limits: inflight.Limits{Model: inflight.Blocked}, status: 429},
+		"blocked, total": {limits: inflight.Limits{Total: inflight.Blocked}, status: 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg, err := inflight.New(inflight.Config{Limits: inflight.Fixed(c.limits), MaxWaiters: 1})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, reg.Close()) }()
+			slot, err := reg.TryAcquire(key)
+			if err == nil {
+				defer slot.Release()
+			}
+			if c.close {
+				require.NoError(t, reg.Close())
+			}
+			if c.opts == nil {
+				c.opts = []inflight.Option{inflight.MaxWait(0)}
+			}
+			_, err = reg.Acquire(t.Context(), key, c.opts...)
+			require.Error(t, err)
+			w := httptest.NewRecorder()
+			inflight.RejectProblem(w, httptest.NewRequest(http.MethodGet, "/", nil), err)
+			require.Equal(t, c.status, w.Code)
+			require.Equal(t, c.retryAfter, w.Header().Get("Retry-After"))
+		})
+	}
+}
+
 // What an outer handler has set is replaced, and what is not about the body stays.
 func TestRejectReplacesHeaders(t *testing.T) {
 	for _, f := range families() {

@@ -46,9 +46,23 @@ func (r *Registry) pathLocked(k Key) []*gate {
 	return blank.path
 }
 
-// openLocked returns the gate of a key, and makes what is missing on its path. The caller must count a holder or a
-// waiter there before it gives up the lock.
-func (r *Registry) openLocked(k Key) *gate {
+// openLocked makes the gates of q that are missing. The caller must count a holder or a waiter there before it gives up
+// the lock.
+func (r *Registry) openLocked(q *request) {
+	if q.opened {
+		return
+	}
+	q.opened = true
+	if q.gate == &r.blanks[ScopeKey] {
+		q.gate = r.gateLocked(q.key)
+	}
+	for _, k := range q.others {
+		q.also = append(q.also, r.gateLocked(k))
+	}
+}
+
+// gateLocked returns the gate of a key, a new one if there is none, with all that is missing on its path.
+func (r *Registry) gateLocked(k Key) *gate {
 	if g := r.gates[ScopeKey][k]; g != nil {
 		return g
 	}
@@ -152,7 +166,7 @@ func (r *Registry) trackLocked(limits *byScope) {
 			}
 		}
 		for w := range r.waiters.all {
-			for _, g := range w.want.places(buf[:0]) {
+			for _, g := range w.places(buf[:0]) {
 				if g.scope == s {
 					g.waiters++
 				}

@@ -51,8 +51,10 @@ func MaxWait(d time.Duration) Option { return Option{kind: optionMaxWait, n: int
 // A request is an acquire that has not been decided.
 type request struct {
 	key    Key
-	also   []Key // distinct, and none is key
-	weight int
+	others []Key // the keys of Also, distinct, and none is key
+
+	claim       // its gates are known once opened, before that only that of key, as it was last seen
+	opened bool // whether it counts at its gates, as a holder or waiter
 
 	label  string
 	method method // goes before label
@@ -60,10 +62,8 @@ type request struct {
 	bounded bool // whether maxWait bounds the wait
 	maxWait time.Duration
 
-	limits     byScope
-	alsoLimits []byScope
-
-	gate *gate // the gate of key when last looked for under the lock, nil if there was none
+	limits       byScope
+	othersLimits []byScope
 }
 
 func (q *request) init(k Key, opts []Option) error {
@@ -86,8 +86,8 @@ func (q *request) init(k Key, opts []Option) error {
 			}
 		case optionAlso:
 			for _, a := range o.keys {
-				if a != k && !slices.Contains(q.also, a) {
-					q.also = append(q.also, a)
+				if a != k && !slices.Contains(q.others, a) {
+					q.others = append(q.others, a)
 				}
 			}
 		case optionMaxWait:
@@ -100,20 +100,20 @@ func (q *request) init(k Key, opts []Option) error {
 // readLimits calls the limit function, which is user code: never under the lock.
 func (q *request) readLimits(limits LimitFunc) {
 	q.limits = limits(q.key).byScope()
-	q.alsoLimits = q.alsoLimits[:0]
-	for _, k := range q.also {
-		q.alsoLimits = append(q.alsoLimits, limits(k).byScope())
+	q.othersLimits = q.othersLimits[:0]
+	for _, k := range q.others {
+		q.othersLimits = append(q.othersLimits, limits(k).byScope())
 	}
 }
 
 // keys is how many keys the request names, and at gives each with its limits, the main key first.
-func (q *request) keys() int { return 1 + len(q.also) }
+func (q *request) keys() int { return 1 + len(q.others) }
 
 func (q *request) at(i int) (Key, *byScope) {
 	if i == 0 {
 		return q.key, &q.limits
 	}
-	return q.also[i-1], &q.alsoLimits[i-1]
+	return q.others[i-1], &q.othersLimits[i-1]
 }
 
 // A method is an HTTP method as its place in verbs plus one; 0 is none. It keeps the default label of a slot from

@@ -13,7 +13,6 @@ import (
 type waiter struct {
 	request
 
-	want  claim
 	seq   uint64 // its place in time, which it keeps when it moves from queue to queue
 	since time.Duration
 	stack []uintptr
@@ -107,12 +106,9 @@ func (r *Registry) queueLocked(q request, b block, s *Slot, stack []uintptr, now
 	r.lastSeq++
 	w := &waiter{request: q, seq: r.lastSeq, since: now, stack: stack, slot: s, ready: make(chan struct{}, 1)}
 	w.queued.of, w.listed.of = w, w
-	w.want = claim{gate: r.openLocked(q.key), weight: q.weight}
-	for _, k := range q.also {
-		w.want.also = append(w.want.also, r.openLocked(k))
-	}
+	r.openLocked(&w.request)
 	var buf [8]*gate
-	for _, g := range w.want.places(buf[:0]) {
+	for _, g := range w.places(buf[:0]) {
 		g.waiters++
 	}
 	r.waiters.push(&w.listed)
@@ -186,7 +182,7 @@ func (r *Registry) doneLocked(w *waiter, err error, now time.Duration) {
 	w.err, w.done = err, true
 	w.listed.remove()
 	var buf [8]*gate
-	for _, g := range w.want.places(buf[:0]) {
+	for _, g := range w.places(buf[:0]) {
 		g.waiters--
 		r.dropLocked(g)
 	}
@@ -255,8 +251,9 @@ func (r *Registry) limitsOf(k Key) (limits byScope, ok bool) {
 
 // await waits for w to be settled, and gives up when ctx ends or MaxWait passes.
 func (r *Registry) await(ctx context.Context, w *waiter) (s *Slot, err error) {
+	woken := false
 	err = errGone // stands if ctx, which is user code, panics
-	defer func() { s, err = r.endWait(w, err) }()
+	defer func() { s, err = r.endWait(w, woken, err) }()
 
 	var expired <-chan time.Time
 	if w.bounded {
@@ -266,6 +263,7 @@ func (r *Registry) await(ctx context.Context, w *waiter) (s *Slot, err error) {
 	}
 	select {
 	case <-w.ready:
+		woken = true
 	case <-ctx.Done():
 	case <-expired:
 	}
@@ -276,20 +274,10 @@ var errGone = errors.New("inflight: waiter gone")
 
 // endWait returns what became of w. If it is still waiting it gives up, because of ctxErr or else because MaxWait has
 // passed. A context that has ended always wins.
-func (r *Registry) endWait(w *waiter, ctxErr error) (*Slot, error) {
-	now := r.now()
-	r.mu.Lock()
-	if !w.done {
-		err := ctxErr
-		if err != nil {
-			r.tally.canceled++
-		} else {
-			err = r.refuseLocked(&w.request, w.block, refusedMaxWait)
-		}
-		r.leaveLocked(w, err, now)
+func (r *Registry) endWait(w *waiter, woken bool, ctxErr error) (*Slot, error) {
+	if !woken {
+		r.giveUp(w, ctxErr)
 	}
-	r.mu.Unlock()
-
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -298,4 +286,18 @@ func (r *Registry) endWait(w *waiter, ctxErr error) (*Slot, error) {
 		return nil, ctxErr
 	}
 	return w.slot, nil
+}
+
+func (r *Registry) giveUp(w *waiter, ctxErr error) {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case w.done: // in the meantime
+	case ctxErr != nil:
+		r.tally.canceled++
+		r.leaveLocked(w, ctxErr, now)
+	default:
+		r.leaveLocked(w, r.refuseLocked(&w.request, w.block, refusedMaxWait), now)
+	}
 }

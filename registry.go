@@ -213,9 +213,17 @@ func (r *Registry) blockedLocked(q *request, seq uint64) block {
 		if limits[ScopeOrg] != Unlimited || limits[ScopeModel] != Unlimited {
 			r.trackLocked(limits)
 		}
-		path := r.pathLocked(k)
-		if i == 0 {
-			q.gate = path[0]
+		var path []*gate
+		switch {
+		case !q.opened:
+			path = r.pathLocked(k)
+			if i == 0 {
+				q.gate = path[0]
+			}
+		case i == 0:
+			path = q.gate.path
+		default:
+			path = q.also[i-1].path
 		}
 		for _, g := range path {
 			if w := g.queue.first(); w != nil && w.seq < seq {
@@ -275,17 +283,15 @@ func (r *Registry) admitLocked(q *request, s *Slot, stack []uintptr, now time.Du
 	h.slot = s
 	s.holder, s.id, s.at = h, h.id, h.at
 
-	if q.gate == &r.blanks[ScopeKey] {
-		q.gate = r.openLocked(q.key)
-	}
+	r.openLocked(q)
 	if h.gate != q.gate {
 		h.gate = q.gate
 	}
+	if q.also != nil {
+		h.also = q.also
+	}
 	if stack != nil {
 		h.more = &more{stack: stack}
-	}
-	for _, k := range q.also {
-		h.also = append(h.also, r.openLocked(k))
 	}
 	var buf [8]*gate
 	for _, g := range h.places(buf[:0]) {

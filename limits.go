@@ -45,3 +45,61 @@ func resolve(limit, unset int) int {
 	}
 	return max(limit, Blocked)
 }
+
+// LimitsChanged reads the limits of all waiters again, and lets in, in order, as many as now fit. A waiter that can no
+// longer fit is refused. Without waiters there is nothing to do: every acquire reads its limits itself. Wire it to
+// what holds the limits: table.OnChange(reg.LimitsChanged).
+//
+// If the limit function panics, that is logged and the limits of that key stay as they were. Safe for concurrent use.
+func (r *Registry) LimitsChanged() {
+	r.mu.Lock()
+	epoch := r.epoch.Add(1)
+	fresh := make(map[Key]byScope)
+	for w := range r.waiters.all {
+		for i := range w.keys() {
+			k, limits := w.at(i)
+			fresh[k] = *limits
+		}
+	}
+	r.mu.Unlock()
+
+	for k := range fresh {
+		if limits, ok := r.limitsOf(k); ok {
+			fresh[k] = limits
+		}
+	}
+
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.epoch.Load() != epoch {
+		return // a later call has read later limits
+	}
+	// In order of arrival, so that an older waiter always goes first. Only heads can move, and whoever becomes the head
+	// by the move of an older one is still to come.
+	for w := range r.waiters.all {
+		for i := range w.keys() {
+			k, limits := w.at(i)
+			if l, ok := fresh[k]; ok {
+				*limits = l
+			}
+		}
+		if _, _, heavy := w.tooHeavy(); heavy {
+			err := r.refuseLocked(&w.request, w.block, refusedTooHeavy)
+			w.exitLocked()
+			r.doneLocked(w, err, now)
+		} else if w.block.gate.queue.first() == w {
+			r.advanceLocked(w, now)
+		}
+	}
+}
+
+// limitsOf calls the limit function where nobody could catch its panic.
+func (r *Registry) limitsOf(k Key) (limits byScope, ok bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.logger().Error("inflight: limit function panicked", "registry", r.cfg.Name, "key", k.String(), "panic", v)
+		}
+	}()
+	return r.cfg.Limits(k).byScope(), true
+}

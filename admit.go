@@ -1,0 +1,112 @@
+package inflight
+
+import "time"
+
+// A block says which limit of a request has no room.
+type block struct {
+	limited bool
+	key     int   // which of the request's keys
+	gate    *gate // a blank one if nobody holds or waits there
+}
+
+// blockedLocked returns the first limit that has no room for q, in the order in which limits are waited for. A limit
+// for which somebody older than seq is waiting has no room: what there is belongs to them.
+func (r *Registry) blockedLocked(q *request, seq uint64) block {
+	for i := range q.keys() {
+		k, limits := q.at(i)
+		if limits[ScopeOrg] != Unlimited || limits[ScopeModel] != Unlimited {
+			r.trackLocked(limits)
+		}
+		var path []*gate
+		switch {
+		case !q.opened:
+			path = r.pathLocked(k)
+			if i == 0 {
+				q.gate = path[0]
+			}
+		case i == 0:
+			path = q.gate.path
+		default:
+			path = q.also[i-1].path
+		}
+		for _, g := range path {
+			if w := g.queue.first(); w != nil && w.seq < seq {
+				return block{limited: true, key: i, gate: g}
+			}
+			// Cannot overflow: 0 <= inUse, Blocked <= limit.
+			if q.weight > limits[g.scope]-g.inUse {
+				return block{limited: true, key: i, gate: g}
+			}
+		}
+	}
+	return block{}
+}
+
+// tooHeavy returns the first limit that is below the weight of q: no wait can help there.
+func (q *request) tooHeavy() (key int, scope Scope, heavy bool) {
+	for i := range q.keys() {
+		_, limits := q.at(i)
+		for s, limit := range limits {
+			if q.weight > limit {
+				return i, Scope(s), true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// refuseLocked counts a refusal and returns its error.
+func (r *Registry) refuseLocked(q *request, b block, cause refusal) error {
+	if i, s, heavy := q.tooHeavy(); heavy {
+		k, limits := q.at(i)
+		r.trackLocked(limits)
+		for _, g := range r.pathLocked(k) {
+			if g.scope == s {
+				b, cause = block{key: i, gate: g}, refusedTooHeavy
+			}
+		}
+	}
+	g := b.gate
+	r.tally.rejected[g.scope][cause]++
+	k, limits := q.at(b.key)
+	return &LimitError{
+		Key: k, Scope: g.scope, InUse: g.inUse, Limit: limits[g.scope], Weight: q.weight, Waiters: g.queued, cause: cause,
+	}
+}
+
+// admitLocked makes s the handle of a new holder. There must be room.
+func (r *Registry) admitLocked(q *request, s *Slot, stack []uintptr, now time.Duration) {
+	h := r.newHolderLocked()
+	r.lastID++
+	r.newest = max(r.newest, now) // the clock was read before the lock, perhaps in another order
+	h.id, h.at = r.lastID, r.newest
+	h.weight, h.method = q.weight, q.method
+	if q.label != "" {
+		h.label = q.label
+	}
+	h.slot = s
+	s.holder, s.id, s.at = h, h.id, h.at
+
+	r.openLocked(q)
+	if h.gate != q.gate {
+		h.gate = q.gate
+	}
+	if q.also != nil {
+		h.also = q.also
+	}
+	if stack != nil {
+		h.more = &more{stack: stack}
+	}
+	var buf [8]*gate
+	for _, g := range h.places(buf[:0]) {
+		g.inUse += h.weight
+		g.holders++
+	}
+	r.tally.peakPerKey = max(r.tally.peakPerKey, h.gate.inUse)
+	for _, g := range h.also {
+		r.tally.peakPerKey = max(r.tally.peakPerKey, g.inUse)
+	}
+	r.tally.peakInUse = max(r.tally.peakInUse, r.total.inUse)
+	r.tally.admitted++
+	r.holders.push(&h.age)
+}

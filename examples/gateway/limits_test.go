@@ -1,0 +1,89 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/inflight-go/inflight"
+)
+
+func TestLimitsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	table := inflight.NewLimitTable(inflight.Limits{Key: 7})
+	file := limitsFile{path: path, table: table}
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	inForce := func(n int) {
+		t.Helper()
+		require.Equal(t, n, table.Limits(acme).Key)
+	}
+
+	for _, step := range []struct {
+		name    string
+		do      func()
+		changed bool
+		says    string // in the error, empty for none
+		limit   int
+	}{
+		{"missing", func() {}, true, "no such file", 7},
+		{"still missing", func() {}, false, "no such file", 7},
+		{"written", func() { write(`{"defaults": {"key": 1}}`) }, true, "", 1},
+		{"unchanged", func() {}, false, "", 1},
+		{"changed, same length", func() { write(`{"defaults": {"key": 2}}`) }, true, "", 2},
+		{"emptied", func() { write("") }, true, path, 2},
+		{"half-written", func() { write(`{"defaults": {"k`) }, true, path, 2},
+		{"still half-written", func() {}, false, path, 2},
+		{"written to the end", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
+		{"refused by the table", func() { write(`{"defaults": {"key": 0}}`) }, true, path, 3},
+		{"back to what it was", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
+		{"deleted", func() { require.NoError(t, os.Remove(path)) }, true, "no such file", 3},
+		{"still deleted", func() {}, false, "no such file", 3},
+		{"there again, as it was", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
+	} {
+		step.do()
+		changed, err := file.load()
+		require.Equal(t, step.changed, changed, step.name)
+		if step.says == "" {
+			require.NoError(t, err, step.name)
+		} else {
+			require.ErrorContains(t, err, step.says, step.name)
+		}
+		inForce(step.limit)
+	}
+}
+
+func TestLimitsChangeWhileRunning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	replace := func(text string) {
+		require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(path+".new", path))
+	}
+	replace(`{"defaults": {"key": 1}}`)
+	p := start(t, "-limits", path, "-tokens-per-second", "1", "-drain", "0s")
+	require.Contains(t, p.out, "default key=1")
+	p.stream(t, chatPath, "1000")
+
+	replace(`{"defaults": {"key": "lots"}}`)
+	require.Eventually(t, func() bool { return p.logged("limits refused", "lots") }, soon, tick)
+	require.Equal(t, http.StatusTooManyRequests, p.do(t, http.MethodPost, chatPath, ask(`"stream":true`)).StatusCode)
+
+	replace(`{"defaults": {"key": 2}}`)
+	require.Eventually(t, func() bool { return p.logged("limits changed", "default key=2") }, soon, tick)
+	p.stream(t, chatPath, "1000")
+	require.Equal(t, http.StatusTooManyRequests, p.do(t, http.MethodPost, chatPath, ask(`"stream":true`)).StatusCode)
+}
+
+func TestDescribe(t *testing.T) {
+	table := inflight.NewLimitTable(inflight.Limits{})
+	require.Equal(t, "default key=64", describe(table))
+	require.NoError(t, table.Set(inflight.Key{}, inflight.Limits{Key: 8, Total: 100}))
+	require.NoError(t, table.Set(inflight.Key{Org: "acme"}, inflight.Limits{Org: inflight.Unlimited}))
+	require.NoError(t, table.Set(inflight.Key{Org: "acme", Model: "glm"}, inflight.Limits{Key: 9}))
+	require.NoError(t, table.Set(inflight.Key{Model: "old"}, inflight.Limits{Model: inflight.Blocked}))
+	for _, part := range []string{"default key=8 total=100", "acme/* org=unlimited", "acme/glm key=9", "*/old model=blocked"} {
+		require.Contains(t, describe(table), part)
+	}
+}

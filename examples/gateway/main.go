@@ -1,0 +1,186 @@
+// Command gateway is an OpenAI-compatible streaming gateway that caps what each organisation has in flight on each
+// model. It shows how inflight is meant to be used in a server: a key for each request (keys.go), limits that change
+// while it runs (limits.go), the middleware around the handlers (gateway.go), and a shutdown that lets streams finish.
+//
+//	go run ./examples/gateway            # serve, with an embedded model server behind it
+//	go run ./examples/gateway -demo      # put load on itself, print what happened, exit
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/inflight-go/inflight"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal drains, the second one ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// patience is how long clients may keep the gateway waiting.
+const patience = 30 * time.Second
+
+// A config is what the command line says.
+type config struct {
+	addr            string
+	upstream        *url.URL // nil: the embedded model server
+	limits          string
+	drain           time.Duration
+	tokensPerSecond float64
+	logLevel        slog.Level
+	demo            bool
+}
+
+// run is the program: it serves until ctx ends and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: cfg.logLevel}))
+	if cfg.demo {
+		err = demo(ctx, load{clients: 200, lasting: 5 * time.Second}, stdout, log)
+	} else {
+		err = serve(ctx, cfg, stdout, log)
+	}
+	if err != nil {
+		log.Error(err.Error())
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var cfg config
+	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 picks a free one")
+	flags.StringVar(&cfg.limits, "limits", "", "JSON `file` of limits, re-read on change; without it 64 per key")
+	flags.DurationVar(&cfg.drain, "drain", 30*time.Second, "how long a shutdown lets streams finish")
+	flags.Float64Var(&cfg.tokensPerSecond, "tokens-per-second", 20, "speed of the embedded model server")
+	flags.TextVar(&cfg.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	flags.BoolVar(&cfg.demo, "demo", false, "put load on itself for some seconds, print what happened and exit")
+	flags.Func("upstream", "`URL` of a real model server to proxy to, without /v1", func(s string) (err error) {
+		cfg.upstream, err = url.Parse(s)
+		if err == nil && (cfg.upstream.Host == "" || cfg.upstream.Scheme != "http" && cfg.upstream.Scheme != "https") {
+			err = errors.New("must look like http://host:port")
+		}
+		return err
+	})
+	err := flags.Parse(args)
+	switch {
+	case err != nil:
+		return cfg, err // the flag package has said it
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case cfg.tokensPerSecond <= 0:
+		err = errors.New("-tokens-per-second must be above 0")
+	case cfg.drain < 0:
+		err = errors.New("-drain must not be negative")
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+	}
+	return cfg, err
+}
+
+// serve runs a gateway until ctx ends and then drains it.
+func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) error {
+	limits := inflight.NewLimitTable(inflight.Limits{})
+	file := limitsFile{path: cfg.limits, table: limits}
+	if cfg.limits != "" {
+		if _, err := file.load(); err != nil {
+			return err
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on -addr %s: %w", cfg.addr, err)
+	}
+	upstream := newModelServer(cfg.tokensPerSecond)
+	if cfg.upstream != nil {
+		upstream = newProxy(cfg.upstream, log)
+	}
+	g, err := newGateway(limits, upstream, patience, log)
+	if err != nil {
+		return err
+	}
+	welcome(stdout, listener.Addr(), cfg, limits)
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	if cfg.limits != "" {
+		background.Go(func() { file.watch(watching, time.Second, log) })
+	}
+	return g.serve(ctx, listener, cfg.drain)
+}
+
+// serve answers on the listener until ctx ends. Then it stops admitting, lets what is in flight finish for up to
+// drain, and cuts what is left.
+func (g *gateway) serve(ctx context.Context, listener net.Listener, drain time.Duration) error {
+	failed := make(chan error, 1)
+	go func() { failed <- g.server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return errors.Join(err, g.registry.Close())
+	case <-ctx.Done():
+	}
+	g.log.Info("draining", "slots", g.registry.Stats().Holders, "for_up_to", drain)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+
+	// The registry goes first, with the listener still open: those who come now hear 503 instead of nothing. What is left
+	// to the server then is requests that are not limited, and the last bytes of those that were.
+	if err := g.registry.Shutdown(ctx); err != nil {
+		return errors.Join(err, g.server.Close(), g.registry.Close())
+	}
+	g.log.Info("drained: 0 slots left")
+	if err := g.server.Shutdown(ctx); err != nil {
+		g.log.Warn("connections cut", "err", err)
+		return g.server.Close()
+	}
+	return nil
+}
+
+// welcome says where the gateway is, what its limits are, and what to try.
+func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTable) {
+	base := "http://" + addr.String()
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		base = fmt.Sprintf("http://localhost:%d", tcp.Port)
+	}
+	upstream := fmt.Sprintf("an embedded model server, %g tokens/s, models %s", cfg.tokensPerSecond, strings.Join(models, " and "))
+	if cfg.upstream != nil {
+		upstream = cfg.upstream.Redacted()
+	}
+	_, _ = fmt.Fprintf(out, "inflight gateway on %s\nupstream: %s\nlimits:   %s\n", base, upstream, describe(limits))
+	if cfg.limits != "" {
+		_, _ = fmt.Fprintf(out, "          from %s, re-read on change\n", cfg.limits)
+	}
+	_, _ = fmt.Fprintf(out, `
+Try:
+
+curl -N %[1]s%[2]s -H 'Authorization: Bearer sk-acme-123' -H 'Content-Type: application/json' -d '{"model":"%[4]s","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
+curl %[1]s%[3]s -H 'x-api-key: sk-acme-123' -H 'Content-Type: application/json' -d '{"model":"%[4]s","max_tokens":20,"messages":[{"role":"user","content":"Hello"}]}'
+curl %[1]s/v1/models
+
+`, base, chatPath, messagesPath, models[0])
+}

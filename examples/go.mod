@@ -1,0 +1,13 @@
+module github.com/inflight-go/inflight/examples
+
+go 1.25.0
+
+require (
+	github.com/inflight-go/inflight v0.0.0
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
+
+replace github.com/inflight-go/inflight => ../

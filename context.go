@@ -3,7 +3,6 @@ package inflight
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 )
@@ -136,7 +135,7 @@ func (m *more) attach(e *ending) {
 // outside the lock.
 func (h *holder) endLocked(cause error) []*ending {
 	if s := h.handle(); s != nil && !s.ended.Load() {
-		if !errors.Is(cause, ErrReleased) {
+		if cause != ErrReleased { //nolint:errorlint // the very value, on the way of every release
 			s.cause = cause
 		}
 		s.ended.Store(true)

@@ -70,6 +70,7 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 		if cause := r.mayWaitLocked(&q); cause != mayWait {
 			err := r.refuseLocked(&q, b, cause)
 			r.mu.Unlock()
+			r.unused.Store(s)
 			return nil, err
 		}
 		if r.epoch.Load() != epoch {

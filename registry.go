@@ -76,6 +76,8 @@ type Registry struct {
 	stop  chan struct{} // closed to end the sweeper
 	swept chan struct{} // closed when the sweeper has ended
 
+	unused atomic.Pointer[Slot] // see newSlot
+
 	// epoch counts the calls of LimitsChanged. It is written under mu and read without.
 	epoch atomic.Uint64
 
@@ -178,7 +180,7 @@ func (r *Registry) TryAcquire(k Key, opts ...Option) (*Slot, error) {
 		return nil, err
 	}
 	q.readLimits(r.cfg.Limits)
-	s := r.newSlot(&q) // before the lock, under which nothing should have to wait for the garbage collector
+	s := r.newSlot(&q)
 	stack := r.callers()
 	now := r.now()
 
@@ -191,6 +193,7 @@ func (r *Registry) TryAcquire(k Key, opts ...Option) (*Slot, error) {
 	if b := r.blockedLocked(&q, math.MaxUint64); b.limited {
 		err := r.refuseLocked(&q, b, refusedFull)
 		r.mu.Unlock()
+		r.unused.Store(s)
 		return nil, err
 	}
 	r.admitLocked(&q, s, stack, now)

@@ -102,8 +102,15 @@ func (s *Slot) Weight() int { return s.weight }
 // AcquiredAt returns when the slot was admitted. It has a monotonic reading, so time.Since is exact.
 func (s *Slot) AcquiredAt() time.Time { return s.reg.start.Add(s.at) }
 
+// newSlot returns a handle for q. It is made before the lock is taken, under which nobody should have to wait for the
+// garbage collector. If q is then refused the handle goes to unused, for under overload most are.
 func (r *Registry) newSlot(q *request) *Slot {
-	return &Slot{reg: r, key: q.key, label: q.label, method: q.method, weight: q.weight}
+	s := r.unused.Load()
+	if s == nil || !r.unused.CompareAndSwap(s, nil) {
+		s = new(Slot)
+	}
+	s.reg, s.key, s.label, s.method, s.weight = r, q.key, q.label, q.method, q.weight
+	return s
 }
 
 func (r *Registry) newHolderLocked() *holder {

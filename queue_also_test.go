@@ -106,6 +106,24 @@ func TestWaitingOnAlsoKeys(t *testing.T) {
 	})
 }
 
+// Keys that share a count may have different limits on it: the refusal names the one that had no room in the end.
+func TestRefusalNamesTheKeyThatHadNoRoom(t *testing.T) {
+	orgLimit := map[inflight.Key]int{acmeGLM: 1, acmeQwen: 1}
+	limits := func(k inflight.Key) inflight.Limits { return inflight.Limits{Org: orgLimit[k]} }
+	inQueueTest(t, limits, func(q *queueTest) {
+		t := q.t
+		held := q.take(acmeGLM)
+		a := q.queue(acmeGLM, inflight.Also(acmeQwen), inflight.MaxWait(time.Second))
+		orgLimit[acmeGLM] = 2
+		q.LimitsChanged()
+		require.True(t, a.waits())
+		time.Sleep(time.Second)
+		require.Equal(t, []any{acmeQwen, inflight.ScopeOrg, 1, 1, 1}, fields(asLimitError(t, a.failed()))[:5])
+		held.Release()
+		q.empty()
+	})
+}
+
 // Goroutines that take several keys at once in any order neither deadlock nor pass a limit, of whatever scope.
 func TestAlsoUnderLoad(t *testing.T) {
 	const seed = 3

@@ -2,6 +2,7 @@ package inflight_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -61,6 +62,25 @@ func TestLimitReadBeforeAChangeAndQueuedAfterIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The context may end while the limit function runs. It is done when the slot would be handed out, so the acquire fails.
+func TestContextThatEndsWhileLimitsAreRead(t *testing.T) {
+	end := func() {}
+	limits := func(inflight.Key) inflight.Limits {
+		end()
+		return inflight.Limits{Key: 1}
+	}
+	inQueueTest(t, limits, func(q *queueTest) {
+		t := q.t
+		ctx, cancel := context.WithCancel(t.Context())
+		end = cancel
+		s, err := q.Acquire(ctx, acmeGLM)
+		require.Nil(t, s)
+		require.Equal(t, context.Canceled, err) // the error itself, not one that wraps it
+		require.EqualValues(t, 1, q.Stats().Canceled)
+		q.empty()
+	})
 }
 
 // Of two concurrent LimitsChanged the one that began first may read slowly. What it read is old, and must not win.

@@ -84,12 +84,18 @@ type answer struct {
 	tooLarge *http.MaxBytesError
 	noKey    *KeyError
 	limit    *LimitError
+	bare     bool // the error is limit itself
 	hint     interface{ RetryAfter() time.Duration }
 	values   [5]string
 }
 
 // judge returns the status for err, and whether the same request may be admitted later.
 func (a *answer) judge(err error) (status int, again bool) {
+	// What a registry refuses with has no chain to search, which would take longer than all the rest.
+	if bare, ok := err.(*LimitError); ok && bare != nil { //nolint:errorlint // what is wrapped is found below
+		a.limit, a.bare = bare, true
+		return a.judgeLimit()
+	}
 	switch {
 	case errors.As(err, &a.tooLarge):
 		return http.StatusRequestEntityTooLarge, false
@@ -102,12 +108,7 @@ func (a *answer) judge(err error) (status int, again bool) {
 	case errors.Is(err, ErrClosed):
 		return http.StatusServiceUnavailable, true
 	case errors.As(err, &a.limit) && a.limit != nil:
-		// A weight above the limit, and every weight is above a blocked one, stays too heavy.
-		again = a.limit.Weight <= a.limit.Limit
-		if a.limit.Scope == ScopeTotal {
-			return http.StatusServiceUnavailable, again
-		}
-		return http.StatusTooManyRequests, again
+		return a.judgeLimit()
 	case errors.Is(err, ErrLimit):
 		return http.StatusTooManyRequests, true
 	default:
@@ -115,9 +116,18 @@ func (a *answer) judge(err error) (status int, again bool) {
 	}
 }
 
+func (a *answer) judgeLimit() (status int, again bool) {
+	// A weight above the limit, and every weight is above a blocked one, stays too heavy.
+	again = a.limit.Weight <= a.limit.Limit
+	if a.limit.Scope == ScopeTotal {
+		return http.StatusServiceUnavailable, again
+	}
+	return http.StatusTooManyRequests, again
+}
+
 // retryAfter returns the seconds to wait, rounded up and at least 1.
 func (a *answer) retryAfter(err error) int64 {
-	if !errors.As(err, &a.hint) {
+	if a.bare || !errors.As(err, &a.hint) {
 		return 1
 	}
 	wait := a.hint.RetryAfter()

@@ -177,17 +177,17 @@ func TestCauseIsOpaque(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{})
 	s := take(t, r, acmeGLM)
 	defer s.Release()
-	cause := &nosyCause{ask: func() { r.InUse(acmeGLM) }}
+	cause := &nosyError{ask: func() { r.InUse(acmeGLM) }}
 	soon(t, func() { r.Cancel(s.ID(), cause) })
 	require.Same(t, cause, context.Cause(s.Context(t.Context())))
 }
 
-// A nosyCause is every error, and uses the registry to find that out.
-type nosyCause struct{ ask func() }
+// A nosyError is every error, and uses the registry to find that out.
+type nosyError struct{ ask func() }
 
-func (*nosyCause) Error() string { return "nosy" }
+func (*nosyError) Error() string { return "nosy" }
 
-func (c *nosyCause) Is(error) bool {
+func (c *nosyError) Is(error) bool {
 	c.ask()
 	return true
 }

@@ -30,7 +30,7 @@ func (r *Registry) blockedLocked(q *request, seq uint64) block {
 			path = q.also[i-1].path
 		}
 		for _, g := range path {
-			if w := g.queue.first(); w != nil && w.seq < seq {
+			if w := g.queue.first(); w != nil && w.seq < seq && limits[g.scope] != Unlimited {
 				return block{limited: true, key: i, gate: g}
 			}
 			// Cannot overflow: 0 <= inUse, Blocked <= limit.

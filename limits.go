@@ -66,6 +66,8 @@ func (r *Registry) LimitsChanged() {
 	for k := range fresh {
 		if limits, ok := r.limitsOf(k); ok {
 			fresh[k] = limits
+		} else {
+			delete(fresh, k)
 		}
 	}
 
@@ -75,8 +77,7 @@ func (r *Registry) LimitsChanged() {
 	if r.epoch.Load() != epoch {
 		return // a later call has read later limits
 	}
-	// In order of arrival, so that an older waiter always goes first. Only heads can move, and whoever becomes the head
-	// by the move of an older one is still to come.
+	// In order of arrival, so that an older waiter always goes first.
 	for w := range r.waiters.all {
 		for i := range w.keys() {
 			k, limits := w.at(i)
@@ -85,10 +86,9 @@ func (r *Registry) LimitsChanged() {
 			}
 		}
 		if _, _, heavy := w.tooHeavy(); heavy {
-			err := r.refuseLocked(&w.request, w.block, refusedTooHeavy)
 			w.exitLocked()
-			r.doneLocked(w, err, now)
-		} else if w.block.gate.queue.first() == w {
+			r.doneLocked(w, r.refuseLocked(&w.request, w.block, refusedTooHeavy), now)
+		} else {
 			r.advanceLocked(w, now)
 		}
 	}

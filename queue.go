@@ -42,16 +42,16 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 	if err := q.init(k, opts); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		r.mu.Lock()
-		r.tally.canceled++
-		r.mu.Unlock()
-		return nil, err
-	}
 	stack := r.callers()
 	for {
 		epoch := r.epoch.Load()
 		q.readLimits(r.cfg.Limits)
+		if err := ctx.Err(); err != nil {
+			r.mu.Lock()
+			r.tally.canceled++
+			r.mu.Unlock()
+			return nil, err
+		}
 		s := r.newSlot(&q)
 		now := r.now()
 
@@ -153,8 +153,7 @@ func (r *Registry) settleLocked(places []*gate, now time.Duration) {
 	}
 }
 
-// advanceLocked lets w, the head of its queue, in or on to the next limit that has no room for it. It returns false if
-// w must stay where it is.
+// advanceLocked lets w in, or on to the first limit that has no room for it. It returns false if w is there already.
 func (r *Registry) advanceLocked(w *waiter, now time.Duration) bool {
 	b := r.blockedLocked(&w.request, w.seq)
 	if b.limited && b.gate == w.block.gate {
@@ -169,13 +168,6 @@ func (r *Registry) advanceLocked(w *waiter, now time.Duration) bool {
 	r.admitLocked(&w.request, w.slot, w.stack, now)
 	r.doneLocked(w, nil, now)
 	return true
-}
-
-// leaveLocked refuses w with err, and lets in whom it held back.
-func (r *Registry) leaveLocked(w *waiter, err error, now time.Duration) {
-	w.exitLocked()
-	r.settleLocked([]*gate{w.block.gate}, now)
-	r.doneLocked(w, err, now)
 }
 
 // doneLocked settles w, which has left its queue, and wakes it.
@@ -235,12 +227,16 @@ func (r *Registry) giveUp(w *waiter, ctxErr error) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case w.done: // in the meantime
-	case ctxErr != nil:
-		r.tally.canceled++
-		r.leaveLocked(w, ctxErr, now)
-	default:
-		r.leaveLocked(w, r.refuseLocked(&w.request, w.block, refusedMaxWait), now)
+	if w.done {
+		return // in the meantime
 	}
+	w.exitLocked()
+	err := ctxErr
+	if err != nil {
+		r.tally.canceled++
+	} else {
+		err = r.refuseLocked(&w.request, w.block, refusedMaxWait)
+	}
+	r.settleLocked([]*gate{w.block.gate}, now) // whom it held back
+	r.doneLocked(w, err, now)
 }

@@ -14,9 +14,6 @@ type block struct {
 func (r *Registry) blockedLocked(q *request, seq uint64) block {
 	for i := range q.keys() {
 		k, limits := q.at(i)
-		if limits[ScopeOrg] != Unlimited || limits[ScopeModel] != Unlimited {
-			r.trackLocked(limits)
-		}
 		var path []*gate
 		switch {
 		case !q.opened:
@@ -58,8 +55,7 @@ func (q *request) tooHeavy() (key int, scope Scope, heavy bool) {
 // refuseLocked counts a refusal and returns its error.
 func (r *Registry) refuseLocked(q *request, b block, cause refusal) error {
 	if i, s, heavy := q.tooHeavy(); heavy {
-		k, limits := q.at(i)
-		r.trackLocked(limits)
+		k, _ := q.at(i)
 		for _, g := range r.pathLocked(k) {
 			if g.scope == s {
 				b, cause = block{key: i, gate: g}, refusedTooHeavy

@@ -144,32 +144,39 @@ func (c *claim) places(buf []*gate) []*gate {
 	return buf
 }
 
-// trackLocked begins to count orgs or models when a limit asks for it the first time. Registries that never limit
-// them do not pay for it on each acquire, and those that begin late count what is live already: a limit bears on
-// every slot, also on one taken before the limit existed.
-func (r *Registry) trackLocked(limits *byScope) {
-	for s := ScopeOrg; s <= ScopeModel; s++ {
-		if r.tracked[s] || limits[s] == Unlimited {
-			continue
-		}
-		r.tracked[s] = true
-		for g := range r.keys.all {
-			r.linkLocked(g)
-		}
-		var buf [8]*gate
-		for h := range r.holders.all {
-			for _, g := range h.places(buf[:0]) {
-				if g.scope == s {
-					g.inUse += h.weight
-					g.holders++
-				}
+// trackLocked begins to count orgs or models when a limit of q asks for it the first time. Registries that never limit
+// them do not pay for it on each acquire, and those that begin late count what is live already: a limit bears on every
+// slot, also on one taken before the limit existed. It must come before anybody asks where q is blocked.
+func (r *Registry) trackLocked(q *request) {
+	for i := range q.keys() {
+		_, limits := q.at(i)
+		for s := ScopeOrg; s <= ScopeModel; s++ {
+			if limits[s] != Unlimited && !r.tracked[s] {
+				r.tracked[s] = true
+				r.countLocked(s)
 			}
 		}
-		for w := range r.waiters.all {
-			for _, g := range w.places(buf[:0]) {
-				if g.scope == s {
-					g.waiters++
-				}
+	}
+}
+
+// countLocked makes the gates of scope s and counts there who is live or waits.
+func (r *Registry) countLocked(s Scope) {
+	for g := range r.keys.all {
+		r.linkLocked(g)
+	}
+	var buf [8]*gate
+	for h := range r.holders.all {
+		for _, g := range h.places(buf[:0]) {
+			if g.scope == s {
+				g.inUse += h.weight
+				g.holders++
+			}
+		}
+	}
+	for w := range r.waiters.all {
+		for _, g := range w.places(buf[:0]) {
+			if g.scope == s {
+				g.waiters++
 			}
 		}
 	}

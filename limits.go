@@ -85,6 +85,7 @@ func (r *Registry) LimitsChanged() {
 				*limits = l
 			}
 		}
+		r.trackLocked(&w.request)
 		if _, _, heavy := w.tooHeavy(); heavy {
 			w.exitLocked()
 			r.doneLocked(w, r.refuseLocked(&w.request, w.block, refusedTooHeavy), now)

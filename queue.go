@@ -61,6 +61,7 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 			r.mu.Unlock()
 			return nil, ErrClosed
 		}
+		r.trackLocked(&q)
 		b := r.blockedLocked(&q, r.lastSeq+1)
 		if !b.limited {
 			r.admitLocked(&q, s, stack, now)

@@ -190,6 +190,7 @@ func (r *Registry) TryAcquire(k Key, opts ...Option) (*Slot, error) {
 		r.mu.Unlock()
 		return nil, ErrClosed
 	}
+	r.trackLocked(&q)
 	if b := r.blockedLocked(&q, math.MaxUint64); b.limited {
 		err := r.refuseLocked(&q, b, refusedFull)
 		r.mu.Unlock()

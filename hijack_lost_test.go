@@ -17,3 +17,19 @@ func TestS14DroppedConnectionIsFoundLost(t *testing.T) {
 	w.is(t, 1)
 	require.True(t, w.Evict(lost.ID))
 }
+
+func TestC4DroppedConnectionIsFoundLost(t *testing.T) {
+	w := newWeb(t, 1)
+	s := newEchoSite(t, "h1")
+	func() {
+		req := newRequest(t.Context(), t, s.URL)
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "echo")
+		_, err := w.over(s.transport).RoundTrip(req)
+		require.NoError(t, err)
+	}()
+	w.is(t, 1)
+	require.Equal(t, webKey, collect(t, w).Key)
+	require.True(t, w.Evict(w.Slots(1)[0].ID))
+	w.empty(t)
+}

@@ -125,6 +125,8 @@ func TestS24BodyPutBack(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	require.Equal(t, text, seen)
 	require.IsType(t, unsafeToCompare{}, r.Body)
+	w.behind(func(http.ResponseWriter, *http.Request) {}).ServeHTTP(httptest.NewRecorder(), r)
+	require.IsType(t, unsafeToCompare{}, r.Body)
 
 	held, err := w.TryAcquire(webKey)
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func (t *transport) bind(c *call, res *http.Response, slot *Slot, req *http.Requ
 	b.copied.Body = b
 	if b.slot != nil && req.Context().Done() != nil {
 		// After the end of base's own context, which so ends for the same reason, not because the slot was released.
-		b.forget = context.AfterFunc(c.ending.Context, slot.ticket().release)
+		b.forget = context.AfterFunc(c.sent.Context(), slot.ticket().release) //nolint:contextcheck // a child of it
 	}
 	return &b.copied, true
 }

@@ -248,13 +248,18 @@ func TestC16KeyReadsTheBody(t *testing.T) {
 		"not read": asWebKey,
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := inflight.NewTransport(s.transport, w.Registry, inflight.TransportConfig{Key: key})
+			var sent io.ReadCloser
+			tr := inflight.NewTransport(tripFunc(func(r *http.Request) (*http.Response, error) {
+				sent = r.Body
+				return s.transport.RoundTrip(r)
+			}), w.Registry, inflight.TransportConfig{Key: key})
 			body := &countedBody{Reader: strings.NewReader(text)}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, body)
 			require.NoError(t, err)
 			res, err := tr.RoundTrip(req)
 			require.NoError(t, err)
 			require.Same(t, body, req.Body)
+			require.Equal(t, name == "not read", sent == io.ReadCloser(body), "net/http has fast paths for some types")
 			w.is(t, 1)
 			echo, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
@@ -264,4 +269,25 @@ func TestC16KeyReadsTheBody(t *testing.T) {
 			w.empty(t)
 		})
 	}
+}
+
+func TestC16KeyTakesTheBodyAway(t *testing.T) {
+	w := newWeb(t, 1)
+	tr := inflight.NewTransport(tripFunc(func(r *http.Request) (*http.Response, error) {
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Empty(t, text)
+		require.NoError(t, r.Body.Close())
+		return answer(http.StatusNoContent, 0), nil
+	}), w.Registry, inflight.TransportConfig{Key: func(r *http.Request) (inflight.Key, error) {
+		r.Body = nil
+		return webKey, nil
+	}})
+	body := &countedBody{Reader: strings.NewReader("text")}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://upstream/", body)
+	require.NoError(t, err)
+	_, err = tr.RoundTrip(req)
+	require.NoError(t, err)
+	require.Equal(t, 1, body.closes)
+	w.empty(t)
 }

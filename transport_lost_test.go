@@ -135,7 +135,30 @@ func TestC15EndedFromOutside(t *testing.T) {
 	}
 }
 
-// The end of the request's context releases the slot, which ends base's context: that must not hide the reason.
+// The end of the request's context releases the slot, which ends base's context: that must not hide the reason, however
+// long the request's context takes to end all that hangs from it.
+func TestC2ReleaseIsNotTheReason(t *testing.T) {
+	w := newWeb(t, 1)
+	for range 10 {
+		parent, cancel := context.WithCancelCause(t.Context())
+		for range 2000 {
+			_, stop := context.WithCancel(parent)
+			defer stop()
+		}
+		var ctx context.Context
+		res, err := w.over(tripFunc(func(r *http.Request) (*http.Response, error) {
+			ctx = r.Context() //nolint:fatcontext // to look at it from outside
+			return answer(http.StatusOK, -1), nil
+		})).RoundTrip(newRequest(parent, t, "http://upstream/"))
+		require.NoError(t, err)
+		cancel(errPanic)
+		require.Equal(t, errPanic, context.Cause(ctx))
+		w.becomes(t, 0)
+		require.NoError(t, res.Body.Close())
+	}
+	w.empty(t)
+}
+
 func TestC2DeadlineIsTheReason(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {

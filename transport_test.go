@@ -30,29 +30,31 @@ func TestC1Refused(t *testing.T) {
 	defer held.Release()
 	before := w.Stats()
 
-	for name, cfg := range map[string]inflight.TransportConfig{
-		"limit": {Key: asWebKey},
-		"key":   {Key: func(*http.Request) (inflight.Key, error) { return webKey, errPanic }},
-		"read by key": {Key: func(r *http.Request) (inflight.Key, error) {
-			_, err := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(strings.NewReader("another"))
-			return webKey, err
-		}},
-	} {
-		t.Run("refusal-pure "+name, func(t *testing.T) {
-			client := &http.Client{Transport: inflight.NewTransport(unreached(t), w.Registry, cfg)}
-			body := &countedBody{Reader: strings.NewReader("{}")}
-			_, err := client.Post("http://upstream/", "application/json", body)
-			if name == "key" {
-				var keyErr *inflight.KeyError
-				require.ErrorAs(t, err, &keyErr)
-				require.ErrorIs(t, err, errPanic)
-			} else {
-				require.ErrorIs(t, err, inflight.ErrLimit)
-			}
-			require.Equal(t, 1, body.closes)
-		})
+	post := func(cfg inflight.TransportConfig) error {
+		client := &http.Client{Transport: inflight.NewTransport(unreached(t), w.Registry, cfg)}
+		body := &countedBody{Reader: strings.NewReader("{}")}
+		_, err := client.Post("http://upstream/", "application/json", body)
+		require.Equal(t, 1, body.closes)
+		return err
 	}
+	t.Run("refusal-pure", func(t *testing.T) {
+		require.ErrorIs(t, post(inflight.TransportConfig{Key: asWebKey}), inflight.ErrLimit)
+	})
+	t.Run("key error", func(t *testing.T) {
+		err := post(inflight.TransportConfig{Key: func(*http.Request) (inflight.Key, error) { return webKey, errPanic }})
+		var keyErr *inflight.KeyError
+		require.ErrorAs(t, err, &keyErr)
+		require.ErrorIs(t, err, errPanic)
+	})
+	t.Run("body of key", func(t *testing.T) {
+		another := &countedBody{Reader: strings.NewReader("another")}
+		require.ErrorIs(t, post(inflight.TransportConfig{Key: func(r *http.Request) (inflight.Key, error) {
+			_, err := io.ReadAll(r.Body)
+			r.Body = another
+			return webKey, err
+		}}), inflight.ErrLimit)
+		require.Equal(t, 1, another.closes)
+	})
 	t.Run("pipe", func(t *testing.T) {
 		client := &http.Client{Transport: w.over(unreached(t))}
 		r, pipe := io.Pipe()
@@ -258,6 +260,14 @@ func TestC17SetUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	http.DefaultClient.CloseIdleConnections()
+	w.empty(t)
+}
+
+// That a request is no good is for base to say.
+func TestTransportNoURL(t *testing.T) {
+	w := newWeb(t, 1)
+	_, err := w.over(nil).RoundTrip(&http.Request{Header: http.Header{}})
+	require.ErrorContains(t, err, "URL")
 	w.empty(t)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -132,6 +133,41 @@ func TestC4ReverseProxy(t *testing.T) {
 			}
 			front.empty(t)
 			back.empty(t)
+		})
+	}
+}
+
+// duplex is a body that can be written to.
+type duplex struct {
+	openBody
+	io.Writer
+}
+
+func TestC4OnlySwitchingMakesItDuplex(t *testing.T) {
+	w := newWeb(t, 1)
+	for name, c := range map[string]struct {
+		method string
+		status int
+		after  int // in use after EOF
+	}{
+		"200":      {http.MethodGet, http.StatusOK, 0},
+		"101":      {http.MethodGet, http.StatusSwitchingProtocols, 1},
+		"HEAD 101": {http.MethodHead, http.StatusSwitchingProtocols, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://upstream/", http.NoBody)
+			require.NoError(t, err)
+			res, err := w.over(tripFunc(func(*http.Request) (*http.Response, error) {
+				res := answer(c.status, -1)
+				res.Body = duplex{openBody{strings.NewReader("text")}, io.Discard}
+				return res, nil
+			})).RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.ReadAll(res.Body)
+			require.NoError(t, err)
+			w.is(t, c.after)
+			require.NoError(t, res.Body.Close())
+			w.empty(t)
 		})
 	}
 }

@@ -75,12 +75,11 @@ func (c *slotContext) materialize() context.Context {
 		return e.Context
 	}
 	e := newEnding(c.Context)
+	c.slot.attach(e) // before anybody sees it: when Release has returned, all that can be seen has ended
 	if !c.inner.CompareAndSwap(nil, e) {
 		e.cancel(nil)
-		return c.inner.Load().Context
 	}
-	c.slot.attach(e)
-	return e.Context
+	return c.inner.Load().Context
 }
 
 // An ending is a context that the registry can end. It does not refer to the slot: what the registry keeps must not

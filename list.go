@@ -54,33 +54,38 @@ func (e *elem[T]) moveAfter(at *elem[T]) {
 }
 
 // spares are values kept to be used again, at most keep of them, so that a burst does not cost memory for ever.
-type spares[T any] []*T
+type spares[T any] struct {
+	idle []*T
+	out  int // how many are in use
+}
 
 const keep = 4096
 
-// take returns a spare value, nil if there is none.
+// take returns a spare value, nil if there is none. The caller then makes one; when that comes back there is room for it,
+// so that to give back never allocates.
 func (s *spares[T]) take() *T {
-	n := len(*s) - 1
+	s.out++
+	n := len(s.idle) - 1
 	if n < 0 {
+		if s.out > cap(s.idle) && s.out <= keep {
+			s.idle = slices.Grow(s.idle, s.out)
+		}
 		return nil
 	}
-	v := (*s)[n]
-	*s = (*s)[:n]
+	v := s.idle[n]
+	s.idle = s.idle[:n]
 	return v
 }
 
-// room makes sure that the next puts, up to n spares in all, do not allocate.
-func (s *spares[T]) room(n int) {
-	if n > cap(*s) && n <= keep {
-		*s = slices.Grow(*s, n-len(*s))
-	}
-}
-
+// put keeps v, or else empties it: what is not kept must not hold on to others that are not.
 func (s *spares[T]) put(v *T) {
-	switch n := len(*s); {
-	case n < cap(*s) && (*s)[:n+1][n] == v:
-		*s = (*s)[:n+1] // its pointer is still there: as in insertAfter, better not written again
-	case n < keep:
-		*s = append(*s, v)
+	s.out--
+	switch n := len(s.idle); {
+	case n >= min(cap(s.idle), keep):
+		*v = *new(T)
+	case s.idle[:n+1][n] == v:
+		s.idle = s.idle[:n+1] // its pointer is still there: as in insertAfter, better not written again
+	default:
+		s.idle = append(s.idle, v)
 	}
 }

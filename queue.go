@@ -176,7 +176,7 @@ func (r *Registry) doneLocked(w *waiter, err error, now time.Duration) {
 	w.err, w.done = err, true
 	w.listed.remove()
 	var buf [8]*gate
-	for _, g := range w.places(buf[:0]) {
+	for _, g := range slices.Backward(w.places(buf[:0])) { // as in removeLocked
 		g.waiters--
 		r.dropLocked(g)
 	}

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -117,7 +118,6 @@ func (r *Registry) newHolderLocked() *holder {
 	if h := r.spareHolders.take(); h != nil {
 		return h
 	}
-	r.spareHolders.room(r.total.holders + 1) // here, so that a release need not allocate
 	h := &holder{}
 	h.age.of = h
 	return h
@@ -148,7 +148,7 @@ func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*en
 	if r.total.waiters > 0 {
 		r.settleLocked(places, now)
 	}
-	for _, g := range places {
+	for _, g := range slices.Backward(places) { // the first last: it may hold the path that places is
 		r.dropLocked(g)
 	}
 	if r.drained != nil && r.total.holders == 0 {

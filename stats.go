@@ -83,12 +83,12 @@ const (
 // histogram is a Histogram as it is counted, under the lock.
 type histogram struct {
 	counts [bounds + 1]uint64
-	sum    time.Duration
+	sum    float64 // nanoseconds; as integer, a million slots of some hours each would overflow
 }
 
 func (h *histogram) observe(d time.Duration) {
 	d = max(d, 0)
-	h.sum += d
+	h.sum += float64(d)
 	i := 0
 	switch {
 	case d > 1<<12*time.Second:
@@ -100,7 +100,7 @@ func (h *histogram) observe(d time.Duration) {
 }
 
 func (h *histogram) export() Histogram {
-	e := Histogram{Bounds: make([]float64, bounds), Counts: h.counts[:], Sum: h.sum.Seconds()}
+	e := Histogram{Bounds: make([]float64, bounds), Counts: h.counts[:], Sum: h.sum / float64(time.Second)}
 	for i := range e.Bounds {
 		e.Bounds[i] = math.Ldexp(1, lowestBound+i)
 	}

@@ -100,7 +100,7 @@ type Registry struct {
 
 	// Bookmarks in holders: the holders before each were seen, reported as long held, cancelled as held too long.
 	seen, reported, overdue elem[holder]
-	orphans                 []orphan // lost handles that the next sweep reports
+	orphans                 []ticket // lost handles that the next sweep reports
 
 	spareHolders spares[holder]
 	spareGates   spares[gate]

@@ -48,7 +48,7 @@ func (t *transport) bind(c *call, res *http.Response, slot *Slot, req *http.Requ
 	b.copied.Body = b
 	if b.slot != nil && req.Context().Done() != nil {
 		// After the end of base's own context, which so ends for the same reason, not because the slot was released.
-		b.forget = context.AfterFunc(c.sent.Context(), slot.ticket().release) //nolint:contextcheck // a child of it
+		b.forget = context.AfterFunc(c.sent.Context(), slot.release) //nolint:contextcheck // a child of it
 	}
 	return &b.copied, true
 }
@@ -111,28 +111,6 @@ type duplexBody struct {
 func (b *duplexBody) Close() error {
 	defer b.stream.end()
 	return b.ReadWriteCloser.Close()
-}
-
-// A ticket releases a slot as its handle does, but does not keep the handle from being found lost.
-type ticket struct {
-	reg    *Registry
-	holder *holder
-	id     uint64
-}
-
-func (s *Slot) ticket() ticket { return ticket{s.reg, s.holder, s.id} }
-
-func (t ticket) release() {
-	now := t.reg.now()
-	t.reg.mu.Lock()
-	if t.holder.id != t.id {
-		t.reg.mu.Unlock()
-		return
-	}
-	t.reg.tally.released++
-	endings := t.reg.removeLocked(t.holder, ErrReleased, now)
-	t.reg.mu.Unlock()
-	endAll(endings, ErrReleased)
 }
 
 // detach undoes attach: e will not end with the slot.

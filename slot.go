@@ -12,8 +12,7 @@ import (
 // concurrent use, and all but Context and Release only read.
 type Slot struct {
 	// Immutable once the slot is handed out.
-	reg    *Registry
-	id     uint64
+	ticket
 	key    Key
 	label  string
 	at     time.Duration // since Registry.start
@@ -24,10 +23,7 @@ type Slot struct {
 	ended atomic.Bool
 	taken atomic.Bool // by Take, or by the middleware when it released the slot
 
-	// holder is this slot's record as long as its id is ours. Records are used again, so under Registry.mu that is
-	// asked each time: a late or second Release finds another id, or nil, and does nothing.
-	holder *holder
-	cause  error // why the contexts ended, nil for ErrReleased; guarded by Registry.mu
+	cause error // why the contexts ended, nil for ErrReleased; guarded by Registry.mu
 }
 
 // A holder is the registry's record of a live slot. It is guarded by Registry.mu and used again after its slot has
@@ -58,32 +54,44 @@ type more struct {
 	stack    []uintptr
 }
 
+// A ticket names a holder: its record as long as the id is the same. Records are used again, so under Registry.mu that is
+// asked each time; a late or second Release finds another id and does nothing. Unlike the handle, a ticket may be kept
+// without keeping a dropped slot from being found lost.
+type ticket struct {
+	reg    *Registry
+	holder *holder
+	id     uint64
+}
+
+// liveLocked returns the record, nil if the slot has been released, evicted or reclaimed.
+func (t ticket) liveLocked() *holder {
+	if t.holder == nil || t.holder.id != t.id {
+		return nil
+	}
+	return t.holder
+}
+
 // Release gives the slot back, ends its contexts with cause ErrReleased and lets waiters in. Only the first call does
 // anything; later and concurrent ones, calls after Evict and calls on nil do nothing. It cannot fail and waits for
 // nothing but the registry's lock.
 func (s *Slot) Release() {
-	if s == nil || s.reg == nil {
-		return
+	if s != nil && s.reg != nil {
+		s.release()
 	}
-	now := s.reg.now()
-	s.reg.mu.Lock()
-	h := s.liveLocked()
-	if h == nil {
-		s.reg.mu.Unlock()
-		return
-	}
-	s.reg.tally.released++
-	endings := s.reg.removeLocked(h, ErrReleased, now)
-	s.reg.mu.Unlock()
-	endAll(endings, ErrReleased)
 }
 
-// liveLocked returns the record of the slot, nil if it has been released, evicted or reclaimed.
-func (s *Slot) liveLocked() *holder {
-	if s.holder == nil || s.holder.id != s.id {
-		return nil
+func (t ticket) release() {
+	now := t.reg.now()
+	t.reg.mu.Lock()
+	h := t.liveLocked()
+	if h == nil {
+		t.reg.mu.Unlock()
+		return
 	}
-	return s.holder
+	t.reg.tally.released++
+	endings := t.reg.removeLocked(h, ErrReleased, now)
+	t.reg.mu.Unlock()
+	endAll(endings, ErrReleased)
 }
 
 // Key returns the key that the slot was taken for. Like ID, Label, Weight and AcquiredAt it may be called at any time,

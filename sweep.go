@@ -77,26 +77,19 @@ func (r *Registry) Sweep() SweepReport {
 	return rep
 }
 
-// An orphan is a holder whose handle was garbage collected, if it is still live under that id.
-type orphan struct {
-	reg    *Registry
-	holder *holder
-	id     uint64
-}
-
 // loosenLocked leaves the handle to the garbage collector, which then tells whether anybody else still holds it.
 func (r *Registry) loosenLocked(h *holder) {
 	h.weak = weak.Make(h.slot)
-	runtime.AddCleanup(h.slot, orphan.report, orphan{r, h, h.id})
+	runtime.AddCleanup(h.slot, ticket.orphaned, ticket{r, h, h.id})
 	h.slot = nil
 }
 
-// report notes a lost handle. Most handles come here after their Release, and are not lost.
-func (o orphan) report() {
-	o.reg.mu.Lock()
-	defer o.reg.mu.Unlock()
-	if o.holder.id == o.id {
-		o.reg.orphans = append(o.reg.orphans, o)
+// orphaned notes a lost handle. Most handles come here after their Release, and are not lost.
+func (t ticket) orphaned() {
+	t.reg.mu.Lock()
+	defer t.reg.mu.Unlock()
+	if t.liveLocked() != nil {
+		t.reg.orphans = append(t.reg.orphans, t)
 	}
 }
 
@@ -112,16 +105,16 @@ func (r *Registry) findLost(rep *SweepReport, now time.Duration) {
 			return false
 		}
 		if h.weak.Value() == nil {
-			r.orphans = append(r.orphans, orphan{r, h, h.id})
+			r.orphans = append(r.orphans, ticket{r, h, h.id})
 		}
 		return true
 	})
 
 	r.mu.Lock()
 	for n := 1; len(r.orphans) > 0; n++ {
-		o := r.orphans[0]
+		h := r.orphans[0].liveLocked()
 		r.orphans = r.orphans[1:]
-		if h := o.holder; h.id == o.id && !h.lost {
+		if h != nil && !h.lost {
 			h.lost = true
 			r.tally.lost++
 			r.tally.lostHeld++

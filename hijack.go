@@ -61,14 +61,13 @@ func (h *hold) letGo() {
 type upgradeWriter struct {
 	http.ResponseWriter
 
-	hold hold
+	hold *hold // not in here, for the connection refers to it and should not keep all this
 	conn atomic.Pointer[slotConn]
 }
 
 // wrapUpgrade wraps w, which can hijack. What it returns is a http.Flusher if and only if w is.
 func wrapUpgrade(w http.ResponseWriter, slot *Slot) (http.ResponseWriter, *upgradeWriter) {
-	up := &upgradeWriter{ResponseWriter: w}
-	up.hold.slot = slot
+	up := &upgradeWriter{ResponseWriter: w, hold: &hold{slot: slot}}
 	up.hold.owners.Store(1) // the handler
 	if f, ok := w.(http.Flusher); ok {
 		return &flushUpgradeWriter{up, f}, up
@@ -100,7 +99,7 @@ func (w *upgradeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return conn, buf, err
 	}
 	hijacked = true
-	c := &slotConn{Conn: conn, hold: &w.hold}
+	c := &slotConn{Conn: conn, hold: w.hold}
 	w.conn.Store(c)
 	return c, buf, nil
 }

@@ -1,7 +1,9 @@
 package inflight_test
 
 import (
+	"net"
 	"net/http"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,5 +33,31 @@ func TestC4DroppedConnectionIsFoundLost(t *testing.T) {
 	w.is(t, 1)
 	require.Equal(t, webKey, collect(t, w).Key)
 	require.True(t, w.Evict(w.Slots(1)[0].ID))
+	w.empty(t)
+}
+
+// A WebSocket may stay for days: it should not keep in memory what served its handshake.
+func TestS13ConnectionKeepsNoResponseWriter(t *testing.T) {
+	w := newWeb(t, 1)
+	ours, theirs := net.Pipe()
+	closeLater(t, theirs)
+	var conn net.Conn
+	h := w.behind(func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		conn, _, err = http.NewResponseController(w).Hijack()
+		require.NoError(t, err)
+	})
+	freed := make(chan bool, 1)
+	func() {
+		writer := &hijackable{ResponseWriter: &bareWriter{}, conn: ours}
+		runtime.AddCleanup(writer, func(c chan bool) { c <- true }, freed)
+		h.ServeHTTP(writer, upgradeRequest())
+	}()
+	eventually(t, func() bool {
+		runtime.GC()
+		return len(freed) == 1
+	})
+	w.is(t, 1)
+	require.NoError(t, conn.Close())
 	w.empty(t)
 }

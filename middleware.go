@@ -53,17 +53,18 @@ type MiddlewareConfig struct {
 //     Likewise put it inside the handler that speaks h2c, where each stream counts, not outside, where each connection
 //     would. On HTTP/2 there are no hijacked connections: each stream is a request and counts once.
 //   - It does not touch the ResponseWriter, so that all that it can do works as without the middleware. The exception
-//     is a request that asks to upgrade, or a CONNECT, on a ResponseWriter that can hijack: see below.
+//     is a request that asks to upgrade, or a CONNECT, on a ResponseWriter that can hijack. Only there is it seen that a
+//     connection is hijacked.
 //
-// The connection that such a handler gets from Hijack is a wrapper whose Close releases the slot. Its method NetConn()
-// net.Conn gives the connection itself; closing that one directly is not seen. It offers no CloseWrite, since a half
-// closed pair in a proxy would hold its slot for ever. Once the handler has returned, Cancel, Evict and MaxHold close
-// the connection, for nothing else could end it. http.Server.Shutdown does not wait for hijacked connections;
-// Registry.Shutdown does.
+// The connection that such a handler gets from Hijack is a wrapper whose Close lets go of the slot, also after the
+// handler has panicked, unless the slot was taken. Its method NetConn() net.Conn gives the connection itself; closing
+// that one directly is not seen. It offers no CloseWrite, since a half closed pair in a proxy would hold its slot for
+// ever. Once the handler has returned, Cancel, Evict and MaxHold close the connection, for nothing else could end it.
+// http.Server.Shutdown does not wait for hijacked connections; Registry.Shutdown does.
 //
 // The handler gets a copy of the request, for its context. What it, or a mux behind it, notes in Pattern, Form,
-// PostForm and MultipartForm is copied back when it returns: net/http then removes uploaded files, and what is outside
-// can log the route.
+// PostForm and MultipartForm (but not the path values) is copied back when it returns: net/http then removes uploaded
+// files, and what is outside can log the route.
 func Middleware(a Acquirer, cfg MiddlewareConfig) func(http.Handler) http.Handler {
 	if cfg.Key == nil {
 		panic("inflight: Middleware: MiddlewareConfig.Key is nil")

@@ -3,6 +3,7 @@ package inflight_test
 import (
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"testing"
 
@@ -15,8 +16,19 @@ func TestS14DroppedConnectionIsFoundLost(t *testing.T) {
 	p := dialUpgrade(t, s)
 	lost := collect(t, w)
 	require.Equal(t, webKey, lost.Key)
-	p.hangsUp() // what is dropped is closed by the garbage collector, as without the middleware
 	w.is(t, 1)
+
+	// What is dropped is closed by the garbage collector, as without the middleware.
+	hungUp := make(chan error, 1)
+	go func() {
+		_, err := p.in.ReadByte()
+		hungUp <- err
+	}()
+	eventually(t, func() bool {
+		runtime.GC()
+		return len(hungUp) == 1
+	})
+	require.NotErrorIs(t, <-hungUp, os.ErrDeadlineExceeded)
 	require.True(t, w.Evict(lost.ID))
 }
 

@@ -63,10 +63,7 @@ func TestC2EndsOfABody(t *testing.T) {
 					ended := make(chan struct{})
 					s := newSite(t, protocol, streaming(ended))
 					tr := w.over(s.transport)
-					path := "/"
-					if name == "read error" {
-						path = "/abort"
-					}
+					path := map[string]string{"read error": "/abort"}[name]
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					res, err := tr.RoundTrip(newRequest(ctx, t, s.URL+path))

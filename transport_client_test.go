@@ -1,6 +1,7 @@
 package inflight_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -174,15 +175,10 @@ func TestC11Reuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWeb(t, 1)
-			of := w
-			if c.of != nil {
-				of = c.of
-			}
-			tr := inflight.NewTransport(
-				tripFunc(func(*http.Request) (*http.Response, error) { return answer(http.StatusOK, -1), nil }),
-				of.Registry,
-				inflight.TransportConfig{Key: func(*http.Request) (inflight.Key, error) { return c.key, nil }, Reuse: c.with},
-			)
+			of := cmp.Or(c.of, w)
+			base := tripFunc(func(*http.Request) (*http.Response, error) { return answer(http.StatusOK, -1), nil })
+			key := func(*http.Request) (inflight.Key, error) { return c.key, nil }
+			tr := inflight.NewTransport(base, of.Registry, inflight.TransportConfig{Key: key, Reuse: c.with})
 			w.behind(func(_ http.ResponseWriter, r *http.Request) {
 				ctx := r.Context()
 				if c.inner != nil {

@@ -14,7 +14,7 @@
 //	}
 //	defer slot.Release()
 //
-// [Middleware] holds a slot for a net/http handler until the response has been written, streams included;
+// [Middleware] holds a slot for a net/http handler until it has returned, streams and hijacked connections included;
 // [NewTransport] holds one for an http.Client until the response body has been read.
 //
 // # What it is not

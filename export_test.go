@@ -11,3 +11,10 @@ func (r *Registry) Gates() int {
 	}
 	return n
 }
+
+// WhileLocked calls f while nobody else can have the registry's lock.
+func (r *Registry) WhileLocked(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}

@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -152,6 +154,16 @@ func TestContextKeepsTheHandle(t *testing.T) {
 	requireEmpty(t, r)
 }
 
+// In a small registry the sweep that follows a collection finds all that it can find, and need not be told.
+func TestLostAreFoundAtOnce(t *testing.T) {
+	r := registryOf(t, inflight.Config{Limits: perKey(inflight.Unlimited), SweepInterval: -1, ReclaimLost: true})
+	for range 10 {
+		ids := lose(t, r, 200, nil)
+		require.Equal(t, ids, slices.Sorted(slices.Values(idsOf(sweepTwice(r)))))
+		requireEmpty(t, r)
+	}
+}
+
 // All of many lost slots are found in the end, also those behind many that are just held for long.
 func TestManyLost(t *testing.T) {
 	for _, reclaim := range []bool{false, true} {
@@ -203,6 +215,31 @@ func TestReleasedIsNotLost(t *testing.T) {
 		releaseAll(held)
 	}
 	require.Zero(t, r.Stats().Lost)
+	requireEmpty(t, r)
+}
+
+// A slot is not lost either while its Release, which is the last that anybody has to do with it, waits for the lock.
+func TestNotLostWhileReleaseWaits(t *testing.T) {
+	r := newRegistry(t, inflight.Limits{})
+	handle, release := func() (weak.Pointer[inflight.Slot], func()) {
+		s := take(t, r, acmeGLM)
+		r.Sweep()
+		return weak.Make(s), s.Release
+	}()
+	released := make(chan struct{})
+	r.WhileLocked(func() {
+		go func() {
+			release()
+			close(released)
+		}()
+		stacks := make([]byte, 1<<20)
+		require.Eventually(t, func() bool {
+			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "[sync.Mutex.Lock")
+		}, 10*time.Second, time.Millisecond)
+		runtime.GC()
+		require.NotNil(t, handle.Value())
+	})
+	<-released
 	requireEmpty(t, r)
 }
 

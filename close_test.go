@@ -2,6 +2,7 @@ package inflight_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,20 +43,29 @@ func TestClose(t *testing.T) {
 func TestCloseAndShutdownInAnyOrder(t *testing.T) {
 	for _, order := range []string{"CC", "CS", "SC", "SS", "CSCS", "SCSC"} {
 		synctest.Test(t, func(t *testing.T) {
-			r := registryOf(t, inflight.Config{})
+			r, err := inflight.New(inflight.Config{})
+			require.NoError(t, err)
 			for _, call := range order {
 				if call == 'C' {
 					require.NoError(t, r.Close())
 				} else {
 					require.NoError(t, r.Shutdown(t.Context()))
 				}
-				_, err := r.TryAcquire(acmeGLM)
+				_, err = r.TryAcquire(acmeGLM)
 				require.ErrorIs(t, err, inflight.ErrClosed)
+				requireNoSweeper(t)
 			}
-			s := r.Stats()
-			require.EqualValues(t, len(order), s.Closed)
+			require.EqualValues(t, len(order), r.Stats().Closed)
 		})
 	}
+}
+
+// requireNoSweeper checks that no sweeper runs, of any registry.
+func requireNoSweeper(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	stacks := make([]byte, 1<<20)
+	require.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "inflight.sweeper")
 }
 
 // The case shutdown-stream: Shutdown waits as long as its context lasts, and says how many slots are left.
@@ -101,7 +111,7 @@ func TestShutdownWaitsUntilEmpty(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sweeps := make(chan time.Time, 100)
 				r := registryOf(t, inflight.Config{OnSweep: func(rep inflight.SweepReport) { sweeps <- rep.At }})
-				a, b := take(t, r, acmeGLM), take(t, r, zebraYi, inflight.Weight(0))
+				a, b := take(t, r, acmeGLM, inflight.Weight(0)), take(t, r, zebraYi, inflight.Weight(0))
 				returned := make(chan error, 3)
 				for range 3 {
 					go func() { returned <- r.Shutdown(t.Context()) }()

@@ -3,6 +3,7 @@ package inflight_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -235,6 +236,18 @@ func TestContextOfAForeignParent(t *testing.T) {
 		requireEnded(t, ctx, cause)
 		synctest.Wait() // the bubble also fails if a goroutine is left in it
 	})
+}
+
+// A context made from that of a slot needs no goroutine to end with it.
+func TestContextChildNeedsNoGoroutine(t *testing.T) {
+	s := take(t, newRegistry(t, inflight.Limits{}), acmeGLM)
+	defer s.Release()
+	before := runtime.NumGoroutine()
+	for range 10 {
+		_, cancel := context.WithCancel(s.Context(t.Context()))
+		defer cancel()
+	}
+	require.Less(t, runtime.NumGoroutine(), before+10)
 }
 
 type foreign struct {

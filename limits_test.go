@@ -42,6 +42,9 @@ func TestLateLimit(t *testing.T) {
 			limits = limitsOf(scope, 6)
 			slots = append(slots, take(t, r, keyAt(9)))
 			require.Equal(t, 6, refused(t, r, keyAt(8)).InUse)
+			slots[0].Release()
+			slots[0] = take(t, r, keyAt(8))
+			require.Equal(t, 6, refused(t, r, keyAt(8)).InUse)
 			releaseAll(slots)
 			requireEmpty(t, r)
 		})
@@ -67,6 +70,23 @@ func TestLateLimitWithAlso(t *testing.T) {
 	require.Equal(t, 2, refused(t, r, keyOf("new", "yi"), inflight.Weight(3), inflight.Also(zebraYi)).InUse-3)
 	releaseAll(slots)
 	requireEmpty(t, r)
+}
+
+// The first limit of an org or model may be that of a key of Also.
+func TestFirstLimitOfAlso(t *testing.T) {
+	for _, scope := range []inflight.Scope{inflight.ScopeOrg, inflight.ScopeModel} {
+		r := registryOf(t, inflight.Config{SweepInterval: -1, Limits: func(k inflight.Key) inflight.Limits {
+			if k == acmeQwen {
+				return limitsOf(scope, 1)
+			}
+			return inflight.Limits{}
+		}})
+		slots := []*inflight.Slot{take(t, r, acmeGLM), take(t, r, keyOf("other", "qwen"))}
+		e := refused(t, r, zebraYi, inflight.Also(acmeQwen))
+		require.Equal(t, []any{acmeQwen, scope, 1}, []any{e.Key, e.Scope, e.InUse})
+		releaseAll(slots)
+		requireEmpty(t, r)
+	}
 }
 
 // The case shrink: a lower limit evicts nobody, and admits nobody until use is below it.

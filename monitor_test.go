@@ -39,6 +39,7 @@ func TestSlots(t *testing.T) {
 			{ID: c.ID(), Key: acmeGLM, Weight: 1, AcquiredAt: start.Add(2 * time.Minute)},
 		}
 		require.Equal(t, want, slots)
+		require.Equal(t, 2*time.Minute, r.Stats().OldestHeld)
 		for limit, n := range map[int]int{-1: 3, 1: 1, 2: 2, 3: 3, 4: 3, math.MaxInt: 3} {
 			require.Equal(t, idsOf(want[:n]), idsOf(r.Slots(limit)), "at most %d", limit)
 		}
@@ -160,6 +161,21 @@ func TestCancelAndEvict(t *testing.T) {
 		requireEmpty(t, r)
 		require.EqualValues(t, min(size, 3), r.Stats().Evicted)
 	}
+}
+
+// To look leaves nothing behind.
+func TestToLookLeavesNothing(t *testing.T) {
+	r := newRegistry(t, inflight.Limits{})
+	defer take(t, r, acmeGLM).Release()
+	before := heap()
+	for range 20_000 {
+		r.Slots(1)
+		r.Keys(1)
+		r.Waiters(1)
+		r.Evict(0)
+		r.Sweep()
+	}
+	require.Less(t, heap(), before+1<<19)
 }
 
 // Evict makes room at once, also while whoever was evicted goes on.

@@ -171,6 +171,37 @@ func TestSlotSaysWhatItIs(t *testing.T) {
 	})
 }
 
+// A record that is used again keeps nothing of what it was used for before.
+func TestRecordsAreUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryOf(t, inflight.Config{SweepInterval: -1, LongHeld: time.Minute})
+		busy := take(t, r, acmeGLM, inflight.Label("busy"), inflight.Weight(3), inflight.Also(acmeQwen))
+		lost := lose(t, r, 1, nil)
+		sweepTwice(r)
+		time.Sleep(time.Hour)
+		r.Sweep()
+		require.True(t, r.Cancel(busy.ID(), nil))
+		require.Equal(t, []int{2, 1}, []int{r.Stats().LongHeld, r.Stats().LostHeld})
+		busy.Release()
+		require.True(t, r.Evict(lost[0]))
+		for range 2 {
+			slots := []*inflight.Slot{take(t, r, zebraYi), take(t, r, zebraYi)}
+			infos := r.Slots(0)
+			require.Len(t, infos, 2)
+			for i := range infos {
+				require.Equal(t, inflight.SlotInfo{
+					ID: slots[i].ID(), Key: zebraYi, Weight: 1, AcquiredAt: infos[i].AcquiredAt,
+				}, infos[i])
+				requireLive(t, slots[i].Context(t.Context()))
+			}
+			require.Equal(t, []int{0, 0}, []int{r.Stats().LongHeld, r.Stats().LostHeld})
+			releaseAll(slots)
+			require.Equal(t, []int{0, 0}, []int{r.Stats().LongHeld, r.Stats().LostHeld})
+		}
+		requireEmpty(t, r)
+	})
+}
+
 // IDs are unique, never used again, and ascend with admission, whoever asks.
 func TestIDs(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{Key: inflight.Unlimited})

@@ -12,7 +12,7 @@ import (
 // context.Canceled. The context of a slot that has ended is ended already.
 //
 // It costs next to nothing until something asks for its Done channel. While it or a context made from it is in use, the
-// slot is not seen as lost.
+// slot is not seen as lost; a child that is never cancelled counts as in use, for that is how package context keeps it.
 func (s *Slot) Context(parent context.Context) context.Context {
 	if parent == nil {
 		panic("inflight: Slot.Context: nil parent")

@@ -1,6 +1,9 @@
 package inflight
 
-import "math"
+import (
+	"log/slog"
+	"math"
+)
 
 // DefaultKeyLimit is the limit of a key for which none is set.
 const DefaultKeyLimit = 64
@@ -99,7 +102,8 @@ func (r *Registry) LimitsChanged() {
 func (r *Registry) limitsOf(k Key) (limits byScope, ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.logger().Error("inflight: limit function panicked", "registry", r.cfg.Name, "key", k.String(), "panic", v)
+			r.emit(slog.LevelError, "inflight: limit function panicked",
+				"registry", r.cfg.Name, "key", k.String(), "panic", v)
 		}
 	}()
 	return r.cfg.Limits(k).byScope(), true

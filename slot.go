@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -77,6 +78,7 @@ func (t ticket) liveLocked() *holder {
 func (s *Slot) Release() {
 	if s != nil && s.reg != nil {
 		s.release()
+		runtime.KeepAlive(s) // while the release waits for the lock, this slot is not lost
 	}
 }
 

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
 	"time"
@@ -161,15 +162,18 @@ func (r *Registry) log(message string, infos []SlotInfo) {
 		if s.Stack != "" {
 			attrs = append(attrs, slog.String("stack", s.Stack))
 		}
-		r.logger().Warn(message, attrs...)
+		r.emit(slog.LevelWarn, message, attrs...)
 	}
 }
 
-func (r *Registry) logger() *slog.Logger {
-	if r.cfg.Logger != nil {
-		return r.cfg.Logger
+// emit writes one line. A logger that panics takes nothing with it: there is nobody left to tell.
+func (r *Registry) emit(level slog.Level, message string, attrs ...any) {
+	defer func() { _ = recover() }()
+	logger := r.cfg.Logger
+	if logger == nil {
+		logger = slog.Default()
 	}
-	return slog.Default()
+	logger.Log(context.Background(), level, message, attrs...)
 }
 
 // sweeper calls Sweep each interval until stop is closed or the registry is gone: between sweeps it holds it weakly, so
@@ -196,7 +200,7 @@ func sweeper(reg weak.Pointer[Registry], interval time.Duration, stop <-chan str
 func (r *Registry) sweepAndRecover() {
 	defer func() {
 		if v := recover(); v != nil {
-			r.logger().Error("inflight: sweep panicked", "registry", r.cfg.Name, "panic", v)
+			r.emit(slog.LevelError, "inflight: sweep panicked", "registry", r.cfg.Name, "panic", v)
 		}
 	}()
 	r.Sweep()

@@ -222,3 +222,22 @@ func callEverything(r *inflight.Registry, held *inflight.Slot) {
 	r.LimitsChanged()
 	r.Sweep()
 }
+
+// A Logger that panics takes nobody down: the sweeper goes on, the slots are reported, and what it did not log is lost.
+func TestSweeperSurvivesAPanickingLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sweeps atomic.Int32
+		r := registryOf(t, inflight.Config{
+			LongHeld: time.Second, MaxHold: time.Second, Logger: slog.New(&records{hook: func() { panic("from the logger") }}),
+			OnSweep: func(inflight.SweepReport) { sweeps.Add(1) },
+		})
+		s := take(t, r, acmeGLM)
+		ctx := s.Context(t.Context())
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		requireEnded(t, ctx, inflight.ErrHeldTooLong)
+		require.GreaterOrEqual(t, sweeps.Load(), int32(2))
+		s.Release()
+		requireEmpty(t, r)
+	})
+}

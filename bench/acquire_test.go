@@ -76,6 +76,7 @@ func BenchmarkAcquire(b *testing.B) {
 	})
 	acquire := func(reg *inflight.Registry, key inflight.Key) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			b.ReportAllocs()
 			for b.Loop() {
 				slot, err := reg.TryAcquire(key)
@@ -89,6 +90,7 @@ func BenchmarkAcquire(b *testing.B) {
 	all := inflight.Limits{Key: inflight.Unlimited, Org: inflight.Unlimited - 1, Model: inflight.Unlimited - 1, Total: inflight.Unlimited - 1}
 	with := func(limits inflight.Limits, n int, held func(int) inflight.Key, k inflight.Key) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			reg := newRegistry(b, limits)
 			hold(b, reg, n, held)
 			acquire(reg, k)(b)
@@ -153,6 +155,7 @@ func BenchmarkAcquire(b *testing.B) {
 // BenchmarkHandOver has goroutines pass one slot around, each of them waiting for it in turn.
 func BenchmarkHandOver(b *testing.B) {
 	run := func(b *testing.B, turn func(ctx context.Context) error) {
+		b.Helper()
 		const workers = 8
 		b.ReportAllocs()
 		ctx := b.Context()

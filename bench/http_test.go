@@ -36,6 +36,7 @@ func BenchmarkHandler(b *testing.B) {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	run := func(h http.Handler) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			b.ReportAllocs()
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/chat/completions", nil)
 			w := discard{http.Header{}}
@@ -59,6 +60,7 @@ func BenchmarkRefusal(b *testing.B) {
 	})
 	run := func(h http.Handler) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/chat/completions", nil)
 			done := make(chan struct{})
 			go func() {
@@ -89,6 +91,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	b.Cleanup(server.Close)
 	run := func(rt http.RoundTripper) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			b.ReportAllocs()
 			client := &http.Client{Transport: rt}
 			buf := make([]byte, 4096)

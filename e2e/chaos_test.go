@@ -97,7 +97,7 @@ func runStorm(t *testing.T, front, back wire, n int, seed uint64) {
 	end := inflight.Middleware(s.behind, inflight.MiddlewareConfig{Key: chaosKey})(http.HandlerFunc(s.serve))
 	upstream := serve(t, back, end)
 	over := inflight.NewTransport(upstream.Client().Transport, s.between, inflight.TransportConfig{Key: chaosKey})
-	mw := inflight.Middleware(s.front, inflight.MiddlewareConfig{Key: chaosKey, Wait: 20 * time.Millisecond})
+	mw := inflight.Middleware(s.front, inflight.MiddlewareConfig{Key: chaosKey, Wait: 5 * time.Millisecond})
 	gateway := serve(t, front, mw(reverseProxy(t, upstream.URL, over)))
 
 	send := newRawClient(gateway, s).send

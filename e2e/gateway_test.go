@@ -43,9 +43,10 @@ func raceDetector() bool {
 type gateway struct {
 	url string
 
-	process *exec.Cmd
-	log     bytes.Buffer // to be read once it has exited
-	exited  chan struct{}
+	process   *exec.Cmd
+	signalled sync.Once
+	log       bytes.Buffer // to be read once it has exited
+	exited    chan struct{}
 }
 
 // startGateway starts the program with these limits. When the test ends it must stop by SIGTERM with nothing left.
@@ -91,8 +92,10 @@ func (g *gateway) stop(t *testing.T) {
 	require.Contains(t, g.log.String(), "drained: 0 slots left")
 }
 
-// signal tells the program to drain.
-func (g *gateway) signal() { _ = g.process.Process.Signal(syscall.SIGTERM) }
+// signal tells the program to drain, the first time: a second signal would end it at once.
+func (g *gateway) signal() {
+	g.signalled.Do(func() { _ = g.process.Process.Signal(syscall.SIGTERM) })
+}
 
 // An attempt is what the server side saw of a request and its answer.
 type attempt struct {

@@ -127,12 +127,20 @@ func transportOf(s *httptest.Server) *http.Transport {
 // get makes a GET request, whose response is closed at the end of the test.
 func get(t *testing.T, c *http.Client, url string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	req, err := http.NewRequestWithContext(bounded(t), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
 	resp, err := c.Do(req)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
+}
+
+// bounded is the context of the test, for calls that might otherwise hang.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // text reads all of a response.

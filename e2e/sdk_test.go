@@ -170,12 +170,12 @@ func TestSDKAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, c := open(t, `{"defaults": {"key": 1}}`)
 			q := question{url: g.url, org: "acme", tokens: 5}
-			answer, err := s.ask(t.Context(), c, q)
+			answer, err := s.ask(bounded(t), c, q)
 			require.NoError(t, err)
 			require.Equal(t, "Each request holds its slot", answer)
 
 			s.free(t, c, q) // the handler may return a moment after its client has all
-			stream := s.stream(t.Context(), c, q)
+			stream := s.stream(bounded(t), c, q)
 			var pieces []string
 			for piece, ok := stream.next(); ok; piece, ok = stream.next() {
 				pieces = append(pieces, piece)
@@ -196,12 +196,12 @@ func TestSDKRefusal(t *testing.T) {
 			refused := func(org string, want reason) {
 				t.Helper()
 				q := question{url: g.url, org: org, tokens: 1}
-				_, err := s.ask(t.Context(), c, q)
+				_, err := s.ask(bounded(t), c, q)
 				got, ok := s.reason(err)
 				require.True(t, ok, "%v", err)
 				require.Equal(t, want, got)
 
-				stream := s.stream(t.Context(), c, q)
+				stream := s.stream(bounded(t), c, q)
 				_, ok = stream.next()
 				require.False(t, ok)
 				got, ok = s.reason(stream.err())
@@ -209,9 +209,9 @@ func TestSDKRefusal(t *testing.T) {
 				require.Equal(t, want, got)
 				_ = stream.close()
 			}
-			s.hold(t.Context(), t, c, question{url: g.url, org: "acme"})
+			s.hold(bounded(t), t, c, question{url: g.url, org: "acme"})
 			refused("acme", s.full)
-			s.hold(t.Context(), t, c, question{url: g.url, org: "globex"})
+			s.hold(bounded(t), t, c, question{url: g.url, org: "globex"})
 			refused("initech", s.overloaded)
 			refused("acme/", s.denied)
 		})
@@ -225,7 +225,7 @@ func TestSDKRetriesWhenTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, c := open(t, `{"defaults": {"key": 1}}`)
 			w := startWitness(t, g)
-			holder := s.hold(t.Context(), t, c, question{url: g.url, org: "acme"})
+			holder := s.hold(bounded(t), t, c, question{url: g.url, org: "acme"})
 			released := make(chan error, 1)
 			go func() {
 				for len(w.attempts()) == 0 {
@@ -233,7 +233,7 @@ func TestSDKRetriesWhenTold(t *testing.T) {
 				}
 				released <- holder.close()
 			}()
-			answer, err := s.ask(t.Context(), c, question{url: w.url, org: "acme", tokens: 2, retries: 5})
+			answer, err := s.ask(bounded(t), c, question{url: w.url, org: "acme", tokens: 2, retries: 5})
 			require.NoError(t, err)
 			require.Equal(t, "Each request", answer)
 			require.NoError(t, <-released)
@@ -259,9 +259,9 @@ func TestSDKCancelMidStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, c := open(t, `{"defaults": {"key": 1}}`)
 			q := question{url: g.url, org: "acme", tokens: 1}
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(bounded(t))
 			cancelled := s.hold(ctx, t, c, q)
-			_, err := s.ask(t.Context(), c, q)
+			_, err := s.ask(bounded(t), c, q)
 			got, _ := s.reason(err)
 			require.Equal(t, s.full, got, "it is held until then")
 			cancel()
@@ -271,7 +271,7 @@ func TestSDKCancelMidStream(t *testing.T) {
 			require.ErrorIs(t, cancelled.err(), context.Canceled)
 			s.free(t, c, q)
 
-			closed := s.hold(t.Context(), t, c, q)
+			closed := s.hold(bounded(t), t, c, q)
 			require.NoError(t, closed.close())
 			s.free(t, c, q)
 		})
@@ -284,7 +284,7 @@ func TestSDKWhileGatewayDrains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, c := open(t, `{}`)
 			q := question{url: g.url, org: "acme", tokens: 150} // one and a half seconds
-			stream := s.stream(t.Context(), c, q)
+			stream := s.stream(bounded(t), c, q)
 			_, ok := stream.next()
 			require.True(t, ok, "%v", stream.err())
 			g.signal()

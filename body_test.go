@@ -344,7 +344,7 @@ func TestJSONFieldPutsBackWhenTheBodyPanics(t *testing.T) {
 
 // A request that goes on for long does not keep the start of its body in memory.
 func TestJSONFieldLetsGoOfWhatIsReadAgain(t *testing.T) {
-	const size = 32 << 20
+	const size = 8 << 20
 	inUse := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()

@@ -102,7 +102,7 @@ func (r *Registry) LimitsChanged() {
 func (r *Registry) limitsOf(k Key) (limits byScope, ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.emit(slog.LevelError, "inflight: limit function panicked",
+			r.emit((*slog.Logger).Error, "inflight: limit function panicked",
 				"registry", r.cfg.Name, "key", k.String(), "panic", v)
 		}
 	}()

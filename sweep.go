@@ -1,7 +1,6 @@
 package inflight
 
 import (
-	"context"
 	"log/slog"
 	"runtime"
 	"time"
@@ -162,18 +161,18 @@ func (r *Registry) log(message string, infos []SlotInfo) {
 		if s.Stack != "" {
 			attrs = append(attrs, slog.String("stack", s.Stack))
 		}
-		r.emit(slog.LevelWarn, message, attrs...)
+		r.emit((*slog.Logger).Warn, message, attrs...)
 	}
 }
 
 // emit writes one line. A logger that panics takes nothing with it: there is nobody left to tell.
-func (r *Registry) emit(level slog.Level, message string, attrs ...any) {
+func (r *Registry) emit(write func(*slog.Logger, string, ...any), message string, attrs ...any) {
 	defer func() { _ = recover() }()
 	logger := r.cfg.Logger
 	if logger == nil {
 		logger = slog.Default()
 	}
-	logger.Log(context.Background(), level, message, attrs...)
+	write(logger, message, attrs...)
 }
 
 // sweeper calls Sweep each interval until stop is closed or the registry is gone: between sweeps it holds it weakly, so
@@ -200,7 +199,7 @@ func sweeper(reg weak.Pointer[Registry], interval time.Duration, stop <-chan str
 func (r *Registry) sweepAndRecover() {
 	defer func() {
 		if v := recover(); v != nil {
-			r.emit(slog.LevelError, "inflight: sweep panicked", "registry", r.cfg.Name, "panic", v)
+			r.emit((*slog.Logger).Error, "inflight: sweep panicked", "registry", r.cfg.Name, "panic", v)
 		}
 	}()
 	r.Sweep()

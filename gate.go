@@ -54,18 +54,23 @@ func (r *Registry) openLocked(q *request) {
 	}
 	q.opened = true
 	if q.gate == &r.blanks[ScopeKey] {
-		q.gate = r.gateLocked(q.key)
+		q.gate = r.makeGateLocked(q.key)
 	}
 	for _, k := range q.others {
 		q.also = append(q.also, r.gateLocked(k))
 	}
 }
 
-// gateLocked returns the gate of a key, a new one if there is none, with all that is missing on its path.
+// gateLocked returns the gate of a key, a new one if there is none.
 func (r *Registry) gateLocked(k Key) *gate {
 	if g := r.gates[ScopeKey][k]; g != nil {
 		return g
 	}
+	return r.makeGateLocked(k)
+}
+
+// makeGateLocked makes the gate of a key, and all that is missing on its path.
+func (r *Registry) makeGateLocked(k Key) *gate {
 	g := r.newGateLocked(ScopeKey, k)
 	r.linkLocked(g)
 	r.keys.push(&g.listed)

@@ -95,8 +95,10 @@ func (r *Registry) mayWaitLocked(q *request) refusal {
 	if r.total.waiters >= r.cfg.MaxWaiters {
 		return refusedQueueFull
 	}
-	for i := range q.keys() {
-		k, _ := q.at(i)
+	if q.gate.waiters >= r.cfg.MaxWaitersPerKey {
+		return refusedQueueFull
+	}
+	for _, k := range q.others {
 		if g := r.gates[ScopeKey][k]; g != nil && g.waiters >= r.cfg.MaxWaitersPerKey {
 			return refusedQueueFull
 		}

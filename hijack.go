@@ -3,7 +3,6 @@ package inflight
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -163,7 +162,7 @@ func closeWith[T any, C interface {
 	s.attach(e)
 	dropped := weak.Make((*T)(c))
 	context.AfterFunc(e, func() {
-		if c := C(dropped.Value()); c != nil && !errors.Is(context.Cause(e), ErrReleased) {
+		if c := C(dropped.Value()); c != nil && context.Cause(e) != ErrReleased { //nolint:errorlint // the very value
 			_ = c.Close()
 		}
 	})

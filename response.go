@@ -46,11 +46,22 @@ func (t *transport) bind(c *call, res *http.Response, slot *Slot, req *http.Requ
 		return &b.copied, true
 	}
 	b.copied.Body = b
-	if b.slot != nil && req.Context().Done() != nil {
-		// After the end of base's own context, which so ends for the same reason, not because the slot was released.
-		b.forget = context.AfterFunc(c.sent.Context(), slot.release) //nolint:contextcheck // a child of it
+	if ctx := req.Context(); b.slot != nil && ctx.Done() != nil {
+		b.forget = releaseAfter(ctx, c.sent.Context(), slot.ticket)
 	}
 	return &b.copied, true
+}
+
+// releaseAfter releases a slot when the request's context has ended, but after base's, a child of it, which so ends for
+// the same reason and not because the slot was released. If base's was ended by Cancel or MaxHold, the slot counts on.
+func releaseAfter(request, base context.Context, slot ticket) (stop func() bool) {
+	return context.AfterFunc(base, func() { //nolint:contextcheck // a child of request
+		if request.Err() != nil {
+			slot.release()
+		} else {
+			context.AfterFunc(request, slot.release)
+		}
+	})
 }
 
 // bodyless reports whether there is nothing to read, going by the header. To ask whether the body is http.NoBody is not

@@ -55,7 +55,7 @@ func (t *transport) bind(c *call, res *http.Response, slot *Slot, req *http.Requ
 // releaseAfter releases a slot when the request's context has ended, but after base's, a child of it, which so ends for
 // the same reason and not because the slot was released. If base's was ended by Cancel or MaxHold, the slot counts on.
 func releaseAfter(request, base context.Context, slot ticket) (stop func() bool) {
-	return context.AfterFunc(base, func() { //nolint:contextcheck // a child of request
+	return context.AfterFunc(base, func() {
 		if request.Err() != nil {
 			slot.release()
 		} else {

@@ -12,7 +12,7 @@ var (
 	ErrLimit = errors.New("inflight: limit reached")
 
 	// ErrTooManyWaiters says that there was no room in the queue. Such an error is also ErrLimit.
-	ErrTooManyWaiters = errors.New("inflight: too many waiters")
+	ErrTooManyWaiters error = queueFullError{}
 
 	// ErrClosed says that Close or Shutdown was called.
 	ErrClosed = errors.New("inflight: registry closed")
@@ -24,6 +24,12 @@ var (
 	ErrEvicted     = errors.New("inflight: slot evicted")
 	ErrHeldTooLong = errors.New("inflight: slot held too long")
 )
+
+type queueFullError struct{}
+
+func (queueFullError) Error() string { return "inflight: too many waiters" }
+
+func (queueFullError) Is(target error) bool { return target == ErrLimit }
 
 // A LimitError says which limit refused. Nothing was counted. It is ErrLimit to errors.Is, and also ErrTooManyWaiters
 // if the queue was full.

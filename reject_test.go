@@ -65,6 +65,7 @@ func TestStatusOf(t *testing.T) {
 	}
 	require.Equal(t, 503, inflight.StatusOf(limitError(inflight.ScopeTotal, 1, inflight.Blocked)))
 	require.Equal(t, 429, inflight.StatusOf(inflight.ErrLimit))
+	require.Equal(t, 429, inflight.StatusOf(inflight.ErrTooManyWaiters))
 	require.Equal(t, 413, inflight.StatusOf(&inflight.KeyError{Err: &http.MaxBytesError{Limit: 1}}))
 	require.Equal(t, 400, inflight.StatusOf(&inflight.KeyError{Err: io.ErrUnexpectedEOF}))
 	require.Equal(t, 504, inflight.StatusOf(&url.Error{Op: "Get", URL: "/", Err: context.DeadlineExceeded}))

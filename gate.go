@@ -30,20 +30,17 @@ func (r *Registry) pathLocked(k Key) []*gate {
 	if g := r.gates[ScopeKey][k]; g != nil {
 		return g.path
 	}
-	blank := &r.blanks[ScopeKey]
-	blank.path = append(blank.steps[:0], blank)
+	path, i := r.blanks[ScopeKey].path, 0
 	for s := ScopeOrg; s <= ScopeModel; s++ {
 		if !r.tracked[s] {
 			continue
 		}
-		g := r.gates[s][k.at(s)]
-		if g == nil {
-			g = &r.blanks[s]
+		i++
+		if path[i] = r.gates[s][k.at(s)]; path[i] == nil {
+			path[i] = &r.blanks[s]
 		}
-		blank.path = append(blank.path, g)
 	}
-	blank.path = append(blank.path, r.total)
-	return blank.path
+	return path
 }
 
 // openLocked makes the gates of q that are missing. The caller must count a holder or a waiter there before it gives up
@@ -79,6 +76,9 @@ func (r *Registry) makeGateLocked(k Key) *gate {
 
 // linkLocked lays the path of the gate of a key, over gates that it shares with other keys.
 func (r *Registry) linkLocked(g *gate) {
+	if len(g.path) == 2 && !r.tracked[ScopeOrg] && !r.tracked[ScopeModel] {
+		return // it leads from g to the total already, from when g was used before
+	}
 	g.path = append(g.steps[:0], g)
 	for s := ScopeOrg; s <= ScopeModel; s++ {
 		if !r.tracked[s] {
@@ -100,7 +100,10 @@ func (r *Registry) newGateLocked(s Scope, k Key) *gate {
 		g.listed.of = g
 		g.queue.init()
 	}
-	g.scope, g.key = s, k
+	g.scope = s
+	if g.key != k { // the last to come is the next to go, so it often is
+		g.key = k
+	}
 	if r.gates[s] == nil {
 		r.gates[s] = make(map[Key]*gate)
 	}
@@ -164,11 +167,24 @@ func (r *Registry) trackLocked(q *request) {
 	}
 }
 
+// linkBlanksLocked lays the path of a key that nobody uses.
+func (r *Registry) linkBlanksLocked() {
+	blank := &r.blanks[ScopeKey]
+	blank.path = append(blank.steps[:0], blank)
+	for s := ScopeOrg; s <= ScopeModel; s++ {
+		if r.tracked[s] {
+			blank.path = append(blank.path, &r.blanks[s])
+		}
+	}
+	blank.path = append(blank.path, r.total)
+}
+
 // countLocked makes the gates of scope s and counts there who is live or waits.
 func (r *Registry) countLocked(s Scope) {
 	for g := range r.keys.all {
 		r.linkLocked(g)
 	}
+	r.linkBlanksLocked()
 	var buf [8]*gate
 	for h := range r.holders.all {
 		for _, g := range h.places(buf[:0]) {

@@ -41,7 +41,8 @@ func labelRequest(r *http.Request) Option {
 }
 
 // Also makes the slot count against these keys too, with their orgs and models: all have room, or none is taken.
-// What several of them have in common, such as the total, counts once. Naming a key twice changes nothing.
+// What several of them have in common, such as the total, counts once. Naming a key twice changes nothing. A slice given
+// as k... must not be changed as long as the option is used.
 func Also(k ...Key) Option { return Option{kind: optionAlso, keys: k} }
 
 // MaxWait bounds the wait of Acquire, besides its context. Zero or less means do not wait: Acquire is then as

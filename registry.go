@@ -110,7 +110,8 @@ type Registry struct {
 }
 
 // New makes a registry, and starts its sweeper unless SweepInterval is negative. An error names the field that is
-// wrong. A registry that was not closed and is no longer referenced is collected, and its sweeper ends.
+// wrong. A registry that was not closed and is no longer referenced is collected, and its sweeper ends when
+// it would sweep next.
 func New(cfg Config) (*Registry, error) {
 	if !utf8.ValidString(cfg.Name) {
 		return nil, errors.New("inflight: Config.Name: not valid UTF-8")

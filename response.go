@@ -26,7 +26,7 @@ type streamBody struct {
 // they should end now.
 func (t *transport) bind(c *call, res *http.Response, slot *Slot, req *http.Request) (*http.Response, bool) {
 	b := &streamBody{ReadCloser: res.Body, copied: *res, base: res, slot: slot, call: c}
-	if res.Request == &c.sent {
+	if res.Request == &c.sent || res.Request == nil {
 		b.copied.Request = req // its context lives on
 	}
 	conn, upgraded := res.Body.(io.ReadWriteCloser)

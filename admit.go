@@ -9,6 +9,20 @@ type block struct {
 	gate    *gate // a blank one if nobody holds or waits there
 }
 
+// tryLocked admits q if there is room. If not it returns what has none, and the caller must refuse or queue q.
+func (r *Registry) tryLocked(q *request, s *Slot, now time.Duration) (block, error) {
+	if r.closed {
+		r.tally.closed++
+		return block{}, ErrClosed
+	}
+	r.trackLocked(q)
+	b := r.blockedLocked(q, r.lastSeq+1)
+	if !b.limited {
+		r.admitLocked(q, s, now)
+	}
+	return b, nil
+}
+
 // blockedLocked returns the first limit that has no room for q, in the order in which limits are waited for. A limit
 // for which somebody older than seq is waiting has no room: what there is belongs to them.
 func (r *Registry) blockedLocked(q *request, seq uint64) block {
@@ -71,7 +85,7 @@ func (r *Registry) refuseLocked(q *request, b block, cause refusal) error {
 }
 
 // admitLocked makes s the handle of a new holder. There must be room.
-func (r *Registry) admitLocked(q *request, s *Slot, stack []uintptr, now time.Duration) {
+func (r *Registry) admitLocked(q *request, s *Slot, now time.Duration) {
 	h := r.newHolderLocked()
 	r.lastID++
 	r.newest = max(r.newest, now) // the clock was read before the lock, perhaps in another order
@@ -90,8 +104,8 @@ func (r *Registry) admitLocked(q *request, s *Slot, stack []uintptr, now time.Du
 	if q.also != nil {
 		h.also = q.also
 	}
-	if stack != nil {
-		h.more = &more{stack: stack}
+	if q.stack != nil {
+		h.more = &more{stack: q.stack}
 	}
 	var buf [8]*gate
 	for _, g := range h.places(buf[:0]) {

@@ -60,8 +60,8 @@ func (r *Registry) LimitsChanged() {
 	fresh := make(map[Key]byScope)
 	for w := range r.waiters.all {
 		for i := range w.keys() {
-			k, limits := w.at(i)
-			fresh[k] = *limits
+			k, _ := w.at(i)
+			fresh[k] = byScope{}
 		}
 	}
 	r.mu.Unlock()

@@ -60,6 +60,8 @@ type request struct {
 	label  string
 	method method // goes before label
 
+	stack []uintptr // of whoever asks, nil unless Config.CaptureStack is set
+
 	bounded bool // whether maxWait bounds the wait
 	maxWait time.Duration
 

@@ -15,7 +15,6 @@ type waiter struct {
 
 	seq   uint64 // its place in time, which it keeps when it moves from queue to queue
 	since time.Duration
-	stack []uintptr
 
 	block  block        // the limit it is queued at
 	queued elem[waiter] // in block.gate.queue
@@ -42,7 +41,7 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 	if err := q.init(k, opts); err != nil {
 		return nil, err
 	}
-	stack := r.callers()
+	q.stack = r.callers()
 	for {
 		epoch := r.epoch.Load()
 		q.readLimits(r.cfg.Limits)
@@ -56,15 +55,12 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 		now := r.now()
 
 		r.mu.Lock()
-		if r.closed {
-			r.tally.closed++
+		b, err := r.tryLocked(&q, s, now)
+		if err != nil {
 			r.mu.Unlock()
-			return nil, ErrClosed
+			return nil, err
 		}
-		r.trackLocked(&q)
-		b := r.blockedLocked(&q, r.lastSeq+1)
 		if !b.limited {
-			r.admitLocked(&q, s, stack, now)
 			r.mu.Unlock()
 			return s, nil
 		}
@@ -78,7 +74,7 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 			r.mu.Unlock() // the limits changed since they were read: to wait for the old ones might be for ever
 			continue
 		}
-		w := r.queueLocked(q, b, s, stack, now)
+		w := r.queueLocked(q, b, s, now)
 		r.mu.Unlock()
 		return r.await(ctx, w)
 	}
@@ -106,9 +102,9 @@ func (r *Registry) mayWaitLocked(q *request) refusal {
 	return mayWait
 }
 
-func (r *Registry) queueLocked(q request, b block, s *Slot, stack []uintptr, now time.Duration) *waiter {
+func (r *Registry) queueLocked(q request, b block, s *Slot, now time.Duration) *waiter {
 	r.lastSeq++
-	w := &waiter{request: q, seq: r.lastSeq, since: now, stack: stack, slot: s, ready: make(chan struct{}, 1)}
+	w := &waiter{request: q, seq: r.lastSeq, since: now, slot: s, ready: make(chan struct{}, 1)}
 	w.queued.of, w.listed.of = w, w
 	r.openLocked(&w.request)
 	var buf [8]*gate
@@ -168,7 +164,7 @@ func (r *Registry) advanceLocked(w *waiter, now time.Duration) bool {
 		w.enterLocked(b)
 		return true
 	}
-	r.admitLocked(&w.request, w.slot, w.stack, now)
+	r.admitLocked(&w.request, w.slot, now)
 	r.doneLocked(w, nil, now)
 	return true
 }

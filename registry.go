@@ -181,26 +181,21 @@ func (r *Registry) TryAcquire(k Key, opts ...Option) (*Slot, error) {
 	if err := q.init(k, opts); err != nil {
 		return nil, err
 	}
+	q.stack = r.callers()
 	q.readLimits(r.cfg.Limits)
 	s := r.newSlot(&q)
-	stack := r.callers()
 	now := r.now()
 
 	r.mu.Lock()
-	if r.closed {
-		r.tally.closed++
-		r.mu.Unlock()
-		return nil, ErrClosed
+	b, err := r.tryLocked(&q, s, now)
+	if b.limited {
+		err = r.refuseLocked(&q, b, refusedFull)
 	}
-	r.trackLocked(&q)
-	if b := r.blockedLocked(&q, math.MaxUint64); b.limited {
-		err := r.refuseLocked(&q, b, refusedFull)
-		r.mu.Unlock()
+	r.mu.Unlock()
+	if err != nil {
 		r.unused.Store(s)
 		return nil, err
 	}
-	r.admitLocked(&q, s, stack, now)
-	r.mu.Unlock()
 	return s, nil
 }
 

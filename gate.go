@@ -74,7 +74,8 @@ func (r *Registry) makeGateLocked(k Key) *gate {
 	return g
 }
 
-// linkLocked lays the path of the gate of a key, over gates that it shares with other keys.
+// linkLocked lays the path of the gate of a key, over gates that it shares with other keys; that of the blank gate leads
+// over blank ones.
 func (r *Registry) linkLocked(g *gate) {
 	if len(g.path) == 2 && !r.tracked[ScopeOrg] && !r.tracked[ScopeModel] {
 		return // it leads from g to the total already, from when g was used before
@@ -84,9 +85,11 @@ func (r *Registry) linkLocked(g *gate) {
 		if !r.tracked[s] {
 			continue
 		}
-		shared := r.gates[s][g.key.at(s)]
-		if shared == nil {
-			shared = r.newGateLocked(s, g.key.at(s))
+		shared := &r.blanks[s]
+		if g != &r.blanks[ScopeKey] {
+			if shared = r.gates[s][g.key.at(s)]; shared == nil {
+				shared = r.newGateLocked(s, g.key.at(s))
+			}
 		}
 		g.path = append(g.path, shared)
 	}
@@ -167,24 +170,12 @@ func (r *Registry) trackLocked(q *request) {
 	}
 }
 
-// linkBlanksLocked lays the path of a key that nobody uses.
-func (r *Registry) linkBlanksLocked() {
-	blank := &r.blanks[ScopeKey]
-	blank.path = append(blank.steps[:0], blank)
-	for s := ScopeOrg; s <= ScopeModel; s++ {
-		if r.tracked[s] {
-			blank.path = append(blank.path, &r.blanks[s])
-		}
-	}
-	blank.path = append(blank.path, r.total)
-}
-
 // countLocked makes the gates of scope s and counts there who is live or waits.
 func (r *Registry) countLocked(s Scope) {
 	for g := range r.keys.all {
 		r.linkLocked(g)
 	}
-	r.linkBlanksLocked()
+	r.linkLocked(&r.blanks[ScopeKey])
 	var buf [8]*gate
 	for h := range r.holders.all {
 		for _, g := range h.places(buf[:0]) {

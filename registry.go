@@ -147,7 +147,7 @@ func New(cfg Config) (*Registry, error) {
 		r.blanks[s].scope = Scope(s)
 		r.blanks[s].queue.init()
 	}
-	r.linkBlanksLocked()
+	r.linkLocked(&r.blanks[ScopeKey])
 	r.holders.init()
 	for _, mark := range []*elem[holder]{&r.seen, &r.reported, &r.overdue} {
 		r.holders.push(mark)

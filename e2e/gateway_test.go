@@ -49,14 +49,16 @@ type gateway struct {
 	exited    chan struct{}
 }
 
-// startGateway starts the program with these limits. When the test ends it must stop by SIGTERM with nothing left.
-func startGateway(t *testing.T, limits string) *gateway {
+// startGateway starts the program with these limits, a JSON document, and flags: its own address, 100 tokens/s unless they
+// say otherwise. When the test ends it must stop by SIGTERM with nothing left.
+func startGateway(t *testing.T, limits string, flags ...string) *gateway {
 	t.Helper()
 	require.NoError(t, buildGateway())
 	file := filepath.Join(t.TempDir(), "limits.json")
 	require.NoError(t, os.WriteFile(file, []byte(limits), 0o600))
 	g := &gateway{exited: make(chan struct{})}
-	g.process = exec.Command(gatewayPath, "-addr", "127.0.0.1:0", "-tokens-per-second", "100", "-limits", file)
+	args := append([]string{"-addr", "127.0.0.1:0", "-tokens-per-second", "100", "-limits", file}, flags...)
+	g.process = exec.Command(gatewayPath, args...)
 	g.process.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // a program under the race detector lingers otherwise
 	g.process.Stderr = &g.log
 	stdout, err := g.process.StdoutPipe()

@@ -112,11 +112,12 @@ func (r *Registry) admitLocked(q *request, s *Slot, now time.Duration) {
 		g.inUse += h.weight
 		g.holders++
 	}
-	r.tally.peakPerKey = max(r.tally.peakPerKey, h.gate.inUse)
+	peak := &r.tally.current
+	peak.perKey = max(peak.perKey, h.gate.inUse)
 	for _, g := range h.also {
-		r.tally.peakPerKey = max(r.tally.peakPerKey, g.inUse)
+		peak.perKey = max(peak.perKey, g.inUse)
 	}
-	r.tally.peakInUse = max(r.tally.peakInUse, r.total.inUse)
+	peak.inUse = max(peak.inUse, r.total.inUse)
 	r.tally.admitted++
 	r.holders.push(&h.age)
 }

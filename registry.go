@@ -211,6 +211,9 @@ func (r *Registry) callers() []uintptr {
 	return append([]uintptr(nil), pcs[:runtime.Callers(3, pcs[:])]...)
 }
 
+// Name returns Config.Name.
+func (r *Registry) Name() string { return r.cfg.Name }
+
 // InUse returns the weight in use for the key, over all its holders. Safe for concurrent use; 0 for a key nobody uses.
 func (r *Registry) InUse(k Key) int {
 	r.mu.Lock()

@@ -33,6 +33,14 @@ type Stats struct {
 	PeakInUse  int // the most that InUse has been
 	PeakPerKey int // the most that the weight in use of one key has been
 
+	// The same since the sweep before the last one. Whoever reads these at least as often as sweeps come misses no burst,
+	// however short.
+	RecentPeakInUse  int
+	RecentPeakPerKey int
+
+	Sweeps    uint64    // sweeps done
+	LastSweep time.Time // when the last one was; zero before the first
+
 	Hold Histogram // how long slots were held, of those that have ended
 	Wait Histogram // how long acquires waited, of those that had to
 }
@@ -125,9 +133,23 @@ type tally struct {
 	admitted, released, evicted, reclaimed, lost uint64
 	waited, canceled, closed                     uint64
 	rejected                                     [scopes][refusals]uint64
-	longHeld, lostHeld                           int // live holders that have been reported as such
-	peakInUse, peakPerKey                        int
+	longHeld, lostHeld                           int   // live holders that have been reported as such
+	ever, previous, current                      peaks // of all sweep intervals before this one, of the last of them, of this one
+	sweeps                                       uint64
+	lastSweep                                    time.Duration // since Registry.start
 	hold, wait                                   histogram
+}
+
+// peaks are the most that was in use, in all and by one key.
+type peaks struct{ inUse, perKey int }
+
+func (p peaks) or(q peaks) peaks { return peaks{max(p.inUse, q.inUse), max(p.perKey, q.perKey)} }
+
+// sweptLocked notes a sweep, which found that much in use. An interval ends with it, and the next begins.
+func (t *tally) sweptLocked(now time.Duration, found peaks) {
+	t.sweeps++
+	t.lastSweep = max(t.lastSweep, now)
+	t.ever, t.previous, t.current = t.ever.or(t.current), t.current, found
 }
 
 // Stats returns a consistent snapshot. It looks at every live key once (0.4 ms for 10,000), under the lock. Safe for
@@ -147,7 +169,13 @@ func (r *Registry) Stats() Stats {
 	s.LongHeld = t.longHeld + r.unreportedLocked(now)
 	r.mu.Unlock()
 
-	s.LostHeld, s.PeakInUse, s.PeakPerKey = t.lostHeld, t.peakInUse, t.peakPerKey
+	ever, recent := t.ever.or(t.current), t.previous.or(t.current)
+	s.PeakInUse, s.PeakPerKey = ever.inUse, ever.perKey
+	s.RecentPeakInUse, s.RecentPeakPerKey = recent.inUse, recent.perKey
+	if s.Sweeps = t.sweeps; t.sweeps > 0 {
+		s.LastSweep = r.start.Add(t.lastSweep)
+	}
+	s.LostHeld = t.lostHeld
 	s.Admitted, s.Released, s.Evicted, s.Reclaimed, s.Lost = t.admitted, t.released, t.evicted, t.reclaimed, t.lost
 	s.Waited, s.Canceled, s.Closed = t.waited, t.canceled, t.closed
 	for i, n := range t.rejected {

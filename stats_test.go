@@ -203,6 +203,38 @@ func TestPeaks(t *testing.T) {
 	require.Equal(t, []int{7, 6, 0, 0}, peaks())
 }
 
+// The recent peaks forget what was before the last whole sweep interval, and nothing of that and of the running one.
+func TestRecentPeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, inflight.Limits{})
+		recent := func() []int { s := r.Stats(); return []int{s.RecentPeakInUse, s.RecentPeakPerKey} }
+		burst := func(n int) {
+			take(t, r, acmeGLM, inflight.Weight(n), inflight.Also(zebraGLM)).Release()
+		}
+		require.Zero(t, r.Stats().Sweeps)
+		require.Zero(t, r.Stats().LastSweep)
+
+		stays := take(t, r, zebraYi, inflight.Weight(2))
+		burst(5)
+		require.Equal(t, []int{7, 5}, recent())
+		time.Sleep(time.Minute)
+		at := r.Sweep().At
+		require.Equal(t, []int{7, 5}, recent(), "the interval that has just ended")
+		burst(3)
+		require.Equal(t, []int{7, 5}, recent())
+		r.Sweep()
+		require.Equal(t, []int{5, 3}, recent())
+		require.Equal(t, at, r.Stats().LastSweep)
+		time.Sleep(time.Minute)
+		r.Sweep()
+		require.Equal(t, []int{2, 2}, recent(), "what was in use at the beginning counts too")
+		require.Equal(t, []int{7, 5}, []int{r.Stats().PeakInUse, r.Stats().PeakPerKey}, "since New")
+		require.EqualValues(t, 3, r.Stats().Sweeps)
+		require.Equal(t, time.Now(), r.Stats().LastSweep)
+		stays.Release()
+	})
+}
+
 // The case gauge-truth: in use is what the live holders say, after any mix of ends and panics.
 func TestGaugeTruth(t *testing.T) {
 	seed := rand.Uint64()

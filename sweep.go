@@ -144,6 +144,7 @@ func (r *Registry) summarize(rep *SweepReport, now time.Duration) {
 	if busiest != nil {
 		rep.Busiest = busiest.describeLocked()
 	}
+	r.tally.sweptLocked(now, peaks{rep.InUse, rep.Busiest.InUse})
 	r.mu.Unlock()
 	if busiest != nil {
 		rep.Busiest.Limit = r.limitOf(rep.Busiest.Key)

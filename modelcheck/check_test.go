@@ -126,17 +126,18 @@ func (m *machine) checkKeys() {
 func (m *machine) checkStats() {
 	got, now := m.reg.Stats(), time.Now()
 	s := &m.model.stats
+	ever, recent := most(s.peaks), most(s.peaks[max(len(s.peaks)-2, 0):])
 	want := inflight.Stats{
 		InUse: m.model.inUse(place{scope: inflight.ScopeTotal}), Holders: len(m.model.holders),
 		Keys: len(m.model.keys()), Waiters: len(m.model.waiters),
 		Admitted: s.admitted, Released: s.released, Evicted: s.evicted,
 		Waited: s.waited, Canceled: s.canceled, Closed: s.closed, Rejected: s.rejected,
-		PeakInUse: s.peakInUse, PeakPerKey: s.peakPerKey,
+		PeakInUse: ever.inUse, PeakPerKey: ever.perKey,
+		RecentPeakInUse: recent.inUse, RecentPeakPerKey: recent.perKey,
+		Sweeps: uint64(len(s.peaks) - 1), LastSweep: s.lastSweep,
 		Hold: got.Hold, Wait: got.Wait, // below
 	}
-	for _, k := range m.model.keys() {
-		want.MaxPerKey = max(want.MaxPerKey, k.InUse)
-	}
+	want.MaxPerKey = m.model.use().perKey
 	for _, h := range m.model.holders {
 		age := now.Sub(h.since)
 		want.OldestHeld = max(want.OldestHeld, age)

@@ -70,6 +70,7 @@ func newMachine(t *rapid.T) *machine {
 	m.reg = reg
 	m.model = &model{
 		cfg: cfg, limits: map[inflight.Key]inflight.Limits{}, settled: map[string]outcome{}, causes: map[string]error{},
+		stats: totals{peaks: make([]peak, 1)},
 	}
 	l := drawLimits(t, firstKeyValues, firstWideValues)
 	for _, k := range keys {

@@ -172,6 +172,8 @@ func (m *model) sweep(now time.Time) finding {
 			f.heldTooLong = append(f.heldTooLong, h.name)
 		}
 	}
+	m.stats.peaks = append(m.stats.peaks, m.use())
+	m.stats.lastSweep = now
 	return f
 }
 

@@ -26,9 +26,21 @@ type model struct {
 type totals struct {
 	admitted, released, evicted, waited, canceled, closed uint64
 	rejected                                              [4]inflight.Rejections
-	peakInUse, peakPerKey                                 int
+	peaks                                                 []peak // of each interval between sweeps, the running one last
+	lastSweep                                             time.Time
 	held, waits                                           uint64
 	heldFor, waitedFor                                    time.Duration
+}
+
+// A peak is the most that was in use, in all and by one key.
+type peak struct{ inUse, perKey int }
+
+func most(of []peak) peak {
+	var m peak
+	for _, p := range of {
+		m = peak{max(m.inUse, p.inUse), max(m.perKey, p.perKey)}
+	}
+	return m
 }
 
 // An ask is what an acquire asks for.
@@ -228,8 +240,15 @@ func (m *model) admit(a ask, now time.Time) {
 	m.holders = append(m.holders, &holding{ask: a, since: now})
 	m.settled[a.name] = outcome{}
 	m.stats.admitted++
-	m.stats.peakInUse = max(m.stats.peakInUse, m.inUse(place{scope: inflight.ScopeTotal}))
-	for _, k := range a.keys {
-		m.stats.peakPerKey = max(m.stats.peakPerKey, m.inUse(place{inflight.ScopeKey, k}))
+	running := len(m.stats.peaks) - 1
+	m.stats.peaks[running] = most([]peak{m.stats.peaks[running], m.use()})
+}
+
+// use is what is in use now.
+func (m *model) use() peak {
+	p := peak{inUse: m.inUse(place{scope: inflight.ScopeTotal})}
+	for _, k := range m.keys() {
+		p.perKey = max(p.perKey, k.InUse)
 	}
+	return p
 }

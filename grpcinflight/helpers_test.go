@@ -21,6 +21,7 @@ import (
 
 	"github.com/inflight-go/inflight"
 	"github.com/inflight-go/inflight/grpcinflight"
+	"github.com/inflight-go/inflight/slottest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,7 @@ func asAcme(context.Context, string, metadata.MD) (inflight.Key, error) { return
 
 var named = grpcinflight.Config{Key: asAcme}
 
-// A registry is one for tests, without a sweeper.
+// A registry is one for tests, without a sweeper, that must be empty at the end.
 type registry struct{ *inflight.Registry }
 
 func newRegistry(t *testing.T, limit int) registry {
@@ -42,11 +43,7 @@ func newRegistry(t *testing.T, limit int) registry {
 
 func newRegistryOf(t *testing.T, cfg inflight.Config) registry {
 	t.Helper()
-	cfg.SweepInterval = -1
-	r, err := inflight.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.Close()) })
-	return registry{r}
+	return registry{slottest.New(t, cfg)}
 }
 
 // is asserts that acme has n in use.
@@ -58,7 +55,13 @@ func (r registry) is(t *testing.T, n int) {
 // becomes waits until acme has n in use.
 func (r registry) becomes(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, func() bool { return r.InUse(acme) == n })
+	slottest.WaitInUse(t, r.Registry, acme, n)
+}
+
+// awaits waits until n acquires wait for acme.
+func (r registry) awaits(t *testing.T, n int) {
+	t.Helper()
+	slottest.WaitWaiters(t, r.Registry, acme, n)
 }
 
 // settled asserts that nobody holds or waits, and that each of n slots was released, once.

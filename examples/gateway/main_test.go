@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/inflight-go/inflight"
+	"github.com/inflight-go/inflight/slottest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,6 +49,7 @@ func openFor(t *testing.T, limits inflight.Limits, upstream http.Handler, patien
 	t.Helper()
 	g, err := newGateway(inflight.NewLimitTable(limits), upstream, patience, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+	slottest.Empty(t, g.registry)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = g.server
 	server.Start()
@@ -87,7 +89,7 @@ func (s site) stream(t *testing.T, path string, tokens string) *http.Response {
 // use waits until so many slots of acme's glm are in use.
 func (s site) use(t *testing.T, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.registry.InUse(acme) == n }, soon, tick)
+	slottest.WaitInUse(t, s.registry, acme, n)
 }
 
 var acme = inflight.Key{Org: "acme", Model: "glm"}

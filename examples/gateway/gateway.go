@@ -25,6 +25,7 @@ const (
 // A gateway admits requests by the limits of their keys and passes them on to a model server.
 type gateway struct {
 	registry *inflight.Registry
+	mux      *http.ServeMux
 	server   *http.Server
 	log      *slog.Logger
 }
@@ -38,9 +39,10 @@ func newGateway(
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{registry: registry, log: log}
+	g := &gateway{registry: registry, mux: http.NewServeMux(), log: log}
+	g.route(upstream)
 	g.server = &http.Server{
-		Handler: http.MaxBytesHandler(boundWrites(g.routes(upstream), patience), maxBody),
+		Handler: http.MaxBytesHandler(boundWrites(g.mux, patience), maxBody),
 		// ReadTimeout ends with the request's last byte. There is no WriteTimeout, which would cut long streams: boundWrites
 		// bounds each write instead.
 		ReadHeaderTimeout: 10 * time.Second,
@@ -51,13 +53,12 @@ func newGateway(
 	return g, nil
 }
 
-func (g *gateway) routes(upstream http.Handler) http.Handler {
+func (g *gateway) route(upstream http.Handler) {
 	limited := inflight.Middleware(g.registry, inflight.MiddlewareConfig{Key: keyOf, Reject: g.refuse})(g.pinned(upstream))
 	healthy := func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"status": "ok"})
 	}
 
-	mux := http.NewServeMux()
 	for _, route := range []struct {
 		method, path string
 		handler      http.Handler
@@ -67,16 +68,15 @@ func (g *gateway) routes(upstream http.Handler) http.Handler {
 		{http.MethodGet, "/v1/models", upstream},                // costs nothing scarce: not limited
 		{http.MethodGet, "/healthz", http.HandlerFunc(healthy)}, // must answer when all is full: not limited
 	} {
-		mux.Handle(route.method+" "+route.path, route.handler)
-		mux.HandleFunc(route.path, func(w http.ResponseWriter, r *http.Request) {
+		g.mux.Handle(route.method+" "+route.path, route.handler)
+		g.mux.HandleFunc(route.path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", route.method)
 			fail(w, r, http.StatusMethodNotAllowed, "method_not_allowed", "Only "+route.method+" is allowed here.")
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	g.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, http.StatusNotFound, "unknown_url", "There is nothing at this URL.")
 	})
-	return mux
 }
 
 // refuse answers a request that was not admitted, in the words of the API that was called.

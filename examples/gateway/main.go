@@ -37,6 +37,7 @@ const patience = 30 * time.Second
 // A config is what the command line says.
 type config struct {
 	addr            string
+	operatorAddr    string // "": see operator
 	upstream        *url.URL // nil: the embedded model server
 	limits          string
 	drain           time.Duration
@@ -72,6 +73,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 picks a free one")
+	flags.StringVar(&cfg.operatorAddr, "operator-addr", "",
+		"`address` for "+strings.Join(operatorPaths, " and ")+"; without it they are at -addr if that is a loopback address, else nowhere")
 	flags.StringVar(&cfg.limits, "limits", "", "JSON `file` of limits, re-read on change; without it 64 per key")
 	flags.DurationVar(&cfg.drain, "drain", 30*time.Second, "how long a shutdown lets streams finish")
 	flags.Float64Var(&cfg.tokensPerSecond, "tokens-per-second", 20, "speed of the embedded model server")
@@ -122,10 +125,17 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	welcome(stdout, listener.Addr(), cfg, limits)
+	operator, err := newOperator(ctx, g, cfg.operatorAddr, listener.Addr())
+	if err != nil {
+		return errors.Join(err, listener.Close(), g.registry.Close())
+	}
+	welcome(stdout, listener.Addr(), cfg, limits, operator.base)
 
 	var background sync.WaitGroup
 	defer background.Wait()
+	operating, stopOperating := context.WithCancel(context.WithoutCancel(ctx)) // to the end of draining: that is worth a look
+	defer stopOperating()
+	background.Go(func() { operator.serve(operating, log) })
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	if cfg.limits != "" {
@@ -162,11 +172,8 @@ func (g *gateway) serve(ctx context.Context, listener net.Listener, drain time.D
 }
 
 // welcome says where the gateway is, what its limits are, and what to try.
-func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTable) {
-	base := "http://" + addr.String()
-	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		base = fmt.Sprintf("http://localhost:%d", tcp.Port)
-	}
+func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTable, operator string) {
+	base := urlOf(addr)
 	upstream := fmt.Sprintf("an embedded model server, %g tokens/s, models %s", cfg.tokensPerSecond, strings.Join(models, " and "))
 	if cfg.upstream != nil {
 		upstream = cfg.upstream.Redacted()
@@ -174,6 +181,9 @@ func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTab
 	_, _ = fmt.Fprintf(out, "inflight gateway on %s\nupstream: %s\nlimits:   %s\n", base, upstream, describe(limits))
 	if cfg.limits != "" {
 		_, _ = fmt.Fprintf(out, "          from %s, re-read on change\n", cfg.limits)
+	}
+	if operator != "" {
+		_, _ = fmt.Fprintf(out, "operator: %s%s\n", operator, strings.Join(operatorPaths, ", "+operator))
 	}
 	_, _ = fmt.Fprintf(out, `
 Try:
@@ -183,4 +193,12 @@ curl %[1]s%[3]s -H 'x-api-key: sk-acme-123' -H 'Content-Type: application/json' 
 curl %[1]s/v1/models
 
 `, base, chatPath, messagesPath, models[0])
+}
+
+// urlOf returns where a listener is reached from this machine.
+func urlOf(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://localhost:%d", tcp.Port)
+	}
+	return "http://" + addr.String()
 }

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"flag"
+	"testing"
+	"testing/synctest"
+)
+
+// inFakeTime runs f with the clock of testing/synctest, which stands still while anything runs and jumps to the next event
+// when nothing can. That clock is to be had in a test only, so f becomes one. A test that has ended would end the program
+// with it, so this one never does.
+func inFakeTime(f func()) {
+	every := func(_, _ string) (bool, error) { return true, nil }
+	done := make(chan struct{})
+	_ = flag.CommandLine.Parse(nil)                                                        // or testing would parse the program's flags as its own
+	go testing.Main(every, []testing.InternalTest{{Name: "replay", F: func(t *testing.T) { //nolint:thelper // this is the test
+		synctest.Test(t, func(*testing.T) { f() })
+		close(done)
+		select {}
+	}}}, nil, nil)
+	<-done
+}

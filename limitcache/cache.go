@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,22 +124,24 @@ func (c *Cache) Limits(k inflight.Key) inflight.Limits {
 // Invalidate drops the limits of k: the next look-up fetches them again, and a fetch that runs already no longer counts.
 // If that look-up fails, the limits are Config.Default; the dropped ones do not come back. Then it calls OnChange.
 func (c *Cache) Invalidate(k inflight.Key) {
-	c.invalidate(func(other inflight.Key) bool { return other == k })
+	c.cached.Invalidate(k)
+	c.changed()
 }
 
-// InvalidateOrg does what Invalidate does, for all keys of an organisation. It looks at every key in the cache.
+// InvalidateOrg does what Invalidate does, for all keys of an organisation, and calls OnChange once. It looks at every
+// key in the cache.
 func (c *Cache) InvalidateOrg(org string) {
 	c.invalidate(func(k inflight.Key) bool { return k.Org == org })
 }
 
-// InvalidateAll does what Invalidate does, for all keys.
+// InvalidateAll does what Invalidate does, for all keys, and calls OnChange once.
 func (c *Cache) InvalidateAll() {
 	c.invalidate(func(inflight.Key) bool { return true })
 }
 
-// Close cancels the fetches that run, and waits for them and for OnChange. From then on Limits returns what is cached, and
-// Config.Default for other keys. Close must not be called from Fetch, OnChange or a handler of the logger. It always
-// returns nil; to call it again does nothing.
+// Close cancels the fetches that run, and waits until they and OnChange have returned: a Fetch that ignores its context
+// holds it up. From then on Limits returns what is cached, and Config.Default for other keys. Close must not be called
+// from Fetch, OnChange or a handler of the logger. It always returns nil; to call it again does nothing.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -210,10 +214,7 @@ func (c *Cache) first(k inflight.Key) inflight.Limits {
 // key that is no longer in the one place is in the other.
 func (c *Cache) invalidate(match func(inflight.Key) bool) {
 	c.mu.Lock()
-	var keys []inflight.Key
-	for _, k := range c.firsts {
-		keys = append(keys, k)
-	}
+	keys := slices.Collect(maps.Values(c.firsts))
 	c.mu.Unlock()
 	for k := range c.cached.Keys() {
 		keys = append(keys, k)
@@ -223,14 +224,12 @@ func (c *Cache) invalidate(match func(inflight.Key) bool) {
 			c.cached.Invalidate(k)
 		}
 	}
-	if c.cfg.OnChange != nil {
-		c.cfg.OnChange()
-	}
+	c.changed()
 }
 
 // replaced is called after a refresh, when look-ups find what it brought.
 func (c *Cache) replaced(old otter.DeletionEvent[inflight.Key, *entry]) {
-	if old.Cause != otter.CauseReplacement || c.cfg.OnChange == nil || c.open.Err() != nil {
+	if old.Cause != otter.CauseReplacement {
 		return
 	}
 	if now, ok := c.cached.GetEntryQuietly(old.Key); ok && now.Value.limits == old.Value.limits {
@@ -241,7 +240,13 @@ func (c *Cache) replaced(old otter.DeletionEvent[inflight.Key, *entry]) {
 			c.logger().Error("limitcache: OnChange panicked", "panic", v)
 		}
 	}()
-	c.cfg.OnChange()
+	c.changed()
+}
+
+func (c *Cache) changed() {
+	if c.cfg.OnChange != nil {
+		c.cfg.OnChange()
+	}
 }
 
 // execute runs a task of the cache in the background. Close waits for it, unless it comes after Close, when it is only

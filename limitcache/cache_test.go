@@ -36,7 +36,7 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 func TestCloseDuringAFetch(t *testing.T) {
 	for name, first := range map[string]bool{"first": true, "refresh": false} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var logged logLines
 				var running bool
 				hang := first
@@ -74,7 +74,7 @@ func TestCloseDuringAFetch(t *testing.T) {
 
 // A closed cache still answers, from what it has.
 func TestLimitsAfterClose(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var changes int
 		db := &database{limit: 10}
 		c := newCache(t, limitcache.Config{

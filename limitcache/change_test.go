@@ -15,7 +15,7 @@ import (
 
 // OnChange is called for what replaces limits that were given out, and for nothing else.
 func TestOnChange(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var changes atomic.Int64
 		db := &database{limit: 10}
 		c := newCache(t, limitcache.Config{
@@ -37,9 +37,9 @@ func TestOnChange(t *testing.T) {
 		db.set(0, limitcache.ErrNotFound, 0)
 		require.Equal(t, int64(1), refresh(300*time.Second), "no limits")
 
-		for _, i := range invalidations {
+		for _, invalidation := range invalidations {
 			before := changes.Load()
-			i.do(c)
+			invalidation.do(c)
 			require.Equal(t, before+1, changes.Load())
 		}
 
@@ -57,7 +57,7 @@ func TestOnChangeLetsWaitersIn(t *testing.T) {
 		"invalidate": func(c *limitcache.Cache) { c.Invalidate(glm) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				db := &database{limit: 1}
 				var reg *inflight.Registry
 				c := newCache(t, limitcache.Config{Fetch: db.fetch, OnChange: func() { reg.LimitsChanged() }})
@@ -84,7 +84,7 @@ func TestOnChangeLetsWaitersIn(t *testing.T) {
 
 // It runs outside all locks, so it may call the cache; and if it panics, only that call is lost.
 func TestOnChangeMayCallTheCacheAndPanic(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var logged logLines
 		var c *limitcache.Cache
 		var calls int
@@ -115,7 +115,7 @@ func TestOnChangeMayCallTheCacheAndPanic(t *testing.T) {
 // What happens to a limit in the cache is nothing to the count: 64 held slots stay 64, and the next one is refused.
 func TestCountsDoNotDependOnTheCache(t *testing.T) {
 	const limit = 64
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: limit}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, MaxKeys: 1})
 		reg := newRegistry(t, c.Limits)
@@ -153,7 +153,7 @@ func TestCountsDoNotDependOnTheCache(t *testing.T) {
 // With the database gone, limits stay what they were known to be: nothing is admitted beyond them, and nothing less.
 func TestDatabaseGone(t *testing.T) {
 	const limit = 500
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: limit}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch})
 		reg := newRegistry(t, c.Limits)

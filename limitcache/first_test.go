@@ -15,7 +15,7 @@ import (
 )
 
 func TestFirstLookupWaitsForItsFetch(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: 10, delay: time.Second}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch})
 		require.Equal(t, time.Second, took(func() { require.Equal(t, 10, c.Limits(glm).Key) }))
@@ -28,7 +28,7 @@ func TestFirstLookupWaitsForItsFetch(t *testing.T) {
 func TestFirstLookupWaitsNoLongerThanTimeout(t *testing.T) {
 	for name, deaf := range map[string]bool{"fetch ends with its context": false, "fetch ignores its context": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				hangs := make(chan struct{})
 				defer close(hangs)
 				c := newCache(t, limitcache.Config{
@@ -50,7 +50,7 @@ func TestFirstLookupWaitsNoLongerThanTimeout(t *testing.T) {
 }
 
 func TestFirstLookupsAtTheSameTimeShareAFetch(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: 10, delay: time.Second}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch})
 		got := make(chan int, 1000)
@@ -80,7 +80,7 @@ func TestFirstLookupsShareAFetchWhereverTheyMeetIt(t *testing.T) {
 
 // A key whose first fetch failed has the default limits, and does not ask again at each look-up.
 func TestFirstFetchFails(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{err: errDown, delay: time.Second}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
 		require.Equal(t, time.Second, took(func() { require.Equal(t, 3, c.Limits(glm).Key) }))
@@ -90,7 +90,7 @@ func TestFirstFetchFails(t *testing.T) {
 		require.Equal(t, 1, db.fetches())
 
 		db.set(10, nil, time.Second)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		serves(t, c, glm, 3)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -101,7 +101,7 @@ func TestFirstFetchFails(t *testing.T) {
 
 // That a key has no limits is an answer: it replaces what was known, is kept for a short time and is not logged.
 func TestNotFound(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var logged logLines
 		db := &database{err: limitcache.ErrNotFound}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}, Logger: logged.logger()})
@@ -111,7 +111,7 @@ func TestNotFound(t *testing.T) {
 		time.Sleep(10*time.Second - 1)
 		serves(t, c, glm, 3)
 		require.Equal(t, 1, db.fetches())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		serves(t, c, glm, 3)
 		synctest.Wait()
 		serves(t, c, glm, 10)
@@ -140,7 +140,7 @@ func TestBadFetch(t *testing.T) {
 		"total": {func() (inflight.Limits, error) { return inflight.Limits{Total: -2}, nil }, "Limits.Total is -2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var logged logLines
 				good := true
 				c := newCache(t, limitcache.Config{

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -61,12 +60,6 @@ func (d *database) fetches() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.fetched)
-}
-
-// inBubble runs test in fake time.
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
 }
 
 // newCache returns a cache that is closed when the test ends. Without a logger it logs nothing.

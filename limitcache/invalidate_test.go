@@ -26,31 +26,21 @@ var invalidations = map[string]struct {
 	"all": {(*limitcache.Cache).InvalidateAll, []inflight.Key{glm, qwen, beta}},
 }
 
-// eachInvalidation runs test in fake time for each of them.
-func eachInvalidation(t *testing.T, test func(t *testing.T, invalidate func(*limitcache.Cache))) {
-	t.Helper()
-	for name, i := range invalidations {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) { test(t, i.do) })
-		})
-	}
-}
-
 func TestInvalidateTakesEffectAtTheNextLookup(t *testing.T) {
-	for name, i := range invalidations {
+	for name, invalidation := range invalidations {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				db := &database{limit: 10}
 				c := newCache(t, limitcache.Config{Fetch: db.fetch})
 				for _, k := range []inflight.Key{glm, qwen, beta} {
 					serves(t, c, k, 10)
 				}
 				db.set(20, nil, 0)
-				i.do(c)
+				invalidation.do(c)
 				for _, k := range []inflight.Key{glm, qwen, beta} {
 					c.Limits(k)
 				}
-				require.ElementsMatch(t, append([]inflight.Key{glm, qwen, beta}, i.keys...), db.fetched)
+				require.ElementsMatch(t, append([]inflight.Key{glm, qwen, beta}, invalidation.keys...), db.fetched)
 				serves(t, c, glm, 20)
 			})
 		})
@@ -59,67 +49,83 @@ func TestInvalidateTakesEffectAtTheNextLookup(t *testing.T) {
 
 // What was invalidated does not come back when the fetch that follows fails.
 func TestInvalidateForgets(t *testing.T) {
-	eachInvalidation(t, func(t *testing.T, invalidate func(*limitcache.Cache)) {
-		db := &database{limit: 10}
-		c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
-		serves(t, c, glm, 10)
-		db.set(0, errDown, 0)
-		invalidate(c)
-		serves(t, c, glm, 3)
-	})
+	for name, invalidation := range invalidations {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := &database{limit: 10}
+				c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
+				serves(t, c, glm, 10)
+				db.set(0, errDown, 0)
+				invalidation.do(c)
+				serves(t, c, glm, 3)
+			})
+		})
+	}
 }
 
 // A first fetch that has read its limits before the invalidation does not bring them into the cache after it.
 func TestInvalidateDuringTheFirstFetch(t *testing.T) {
-	eachInvalidation(t, func(t *testing.T, invalidate func(*limitcache.Cache)) {
-		db := &database{limit: 10, delay: time.Second}
-		c := newCache(t, limitcache.Config{Fetch: db.fetch})
-		waiting := make(chan int, 2)
-		for range cap(waiting) {
-			go func() { waiting <- c.Limits(glm).Key }()
-		}
-		time.Sleep(time.Second / 2)
-		db.set(20, nil, 0)
-		invalidate(c)
-		serves(t, c, glm, 20)
-		for range cap(waiting) {
-			require.Equal(t, 20, <-waiting)
-		}
-		serves(t, c, glm, 20)
-		require.Equal(t, 2, db.fetches())
-	})
+	for name, invalidation := range invalidations {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := &database{limit: 10, delay: time.Second}
+				c := newCache(t, limitcache.Config{Fetch: db.fetch})
+				waiting := make(chan int, 2)
+				for range cap(waiting) {
+					go func() { waiting <- c.Limits(glm).Key }()
+				}
+				time.Sleep(time.Second / 2)
+				db.set(20, nil, 0)
+				invalidation.do(c)
+				serves(t, c, glm, 20)
+				for range cap(waiting) {
+					require.Equal(t, 20, <-waiting)
+				}
+				serves(t, c, glm, 20)
+				require.Equal(t, 2, db.fetches())
+			})
+		})
+	}
 }
 
 func TestInvalidateDuringARefresh(t *testing.T) {
-	eachInvalidation(t, func(t *testing.T, invalidate func(*limitcache.Cache)) {
-		db := &database{limit: 10}
-		c := newCache(t, limitcache.Config{Fetch: db.fetch})
-		serves(t, c, glm, 10)
-		time.Sleep(300 * time.Second)
-		db.set(15, nil, time.Second)
-		serves(t, c, glm, 10)
-		time.Sleep(time.Second / 2)
-		db.set(20, nil, 0)
-		invalidate(c)
-		serves(t, c, glm, 20)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		serves(t, c, glm, 20)
-	})
+	for name, invalidation := range invalidations {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := &database{limit: 10}
+				c := newCache(t, limitcache.Config{Fetch: db.fetch})
+				serves(t, c, glm, 10)
+				time.Sleep(300 * time.Second)
+				db.set(15, nil, time.Second)
+				serves(t, c, glm, 10)
+				time.Sleep(time.Second / 2)
+				db.set(20, nil, 0)
+				invalidation.do(c)
+				serves(t, c, glm, 20)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				serves(t, c, glm, 20)
+			})
+		})
+	}
 }
 
 // Invalidations that keep discarding what is fetched do not keep a look-up waiting, and leave no trace in the cache.
 func TestInvalidateAgainAndAgain(t *testing.T) {
-	eachInvalidation(t, func(t *testing.T, invalidate func(*limitcache.Cache)) {
-		db := &database{limit: 10, delay: 1500 * time.Millisecond}
-		c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
-		go func() {
-			time.Sleep(time.Second)
-			invalidate(c)
-		}()
-		require.Equal(t, 2*time.Second, took(func() { require.Equal(t, 3, c.Limits(glm).Key) }))
-		require.Equal(t, 1500*time.Millisecond, took(func() { require.Equal(t, 10, c.Limits(glm).Key) }))
-	})
+	for name, invalidation := range invalidations {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := &database{limit: 10, delay: 1500 * time.Millisecond}
+				c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
+				go func() {
+					time.Sleep(time.Second)
+					invalidation.do(c)
+				}()
+				require.Equal(t, 2*time.Second, took(func() { require.Equal(t, 3, c.Limits(glm).Key) }))
+				require.Equal(t, 1500*time.Millisecond, took(func() { require.Equal(t, 10, c.Limits(glm).Key) }))
+			})
+		})
+	}
 }
 
 // Each look-up sees what was in force when it began, or something later, at any timing: with first fetches, refreshes,

@@ -14,7 +14,7 @@ import (
 
 // Limits older than their TTL are served while they are refreshed, by one fetch.
 func TestRefresh(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: 10}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch})
 		serves(t, c, glm, 10)
@@ -25,7 +25,7 @@ func TestRefresh(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, db.fetches())
 
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for range 100 {
 			serves(t, c, glm, 10)
 		}
@@ -43,7 +43,7 @@ func TestRefresh(t *testing.T) {
 
 // While refreshes fail, the limits stay, and the database is asked less and less often.
 func TestFailingRefresh(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: 10}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
 		serves(t, c, glm, 10)
@@ -82,7 +82,7 @@ func TestFailingRefresh(t *testing.T) {
 
 // A refresh that hangs takes nothing but its own time.
 func TestRefreshTimesOut(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var logged logLines
 		db := &database{limit: 10}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, Logger: logged.logger()})
@@ -98,7 +98,7 @@ func TestRefreshTimesOut(t *testing.T) {
 }
 
 func TestFailureIsLoggedOncePerKeyAndTTL(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var logged logLines
 		db := &database{err: errDown}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, TTL: time.Minute, Logger: logged.logger()})
@@ -118,7 +118,7 @@ func TestFailureIsLoggedOncePerKeyAndTTL(t *testing.T) {
 
 // A source that fails every other time is not logged each time either.
 func TestFailureIsLoggedOncePerTTLAcrossSuccesses(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var logged logLines
 		db := &database{err: errDown}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, NegativeTTL: time.Second, Logger: logged.logger()})
@@ -135,7 +135,7 @@ func TestFailureIsLoggedOncePerTTLAcrossSuccesses(t *testing.T) {
 // However many keys are looked up, MaxKeys are kept, those in use among them.
 func TestMaxKeys(t *testing.T) {
 	const keys, maxKeys = 2000, 100
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		db := &database{limit: 10}
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, MaxKeys: maxKeys})
 		lookUp := func(i int) { c.Limits(inflight.Key{Org: strconv.Itoa(i), Model: "glm"}) }

@@ -81,7 +81,8 @@ func (t *LimitTable) MarshalJSON() ([]byte, error) {
 //
 // Anything else is an error that names the rule and the field: 0, negative and fractional numbers, null, other words, a
 // field that is not known (fields are in lower case) or written twice, a rule given twice, a rule without org and
-// model, text that is not UTF-8. A load that fails leaves the table as it was.
+// model, text that is not UTF-8. An error in the syntax names the line; encoding/json reports it itself, without the
+// line, if it is json.Unmarshal that calls. A load that fails leaves the table as it was.
 func (t *LimitTable) UnmarshalJSON(data []byte) error {
 	rules, err := parseTable(data)
 	if err != nil {
@@ -97,7 +98,7 @@ func parseTable(data []byte) (*limitRules, error) {
 	}
 	var text json.RawMessage
 	if err := json.Unmarshal(data, &text); err != nil { // from here on it is known to be well formed
-		return nil, err
+		return nil, inLine(data, err)
 	}
 	fields, err := parseFields(text, "defaults", "rules")
 	if err != nil {
@@ -115,6 +116,14 @@ func parseTable(data []byte) (*limitRules, error) {
 		}
 	}
 	return rules, nil
+}
+
+// inLine adds the line to an error in the syntax, where there is no rule to name yet.
+func inLine(data []byte, err error) error {
+	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(data[:max(0, syntax.Offset-1)], []byte{'\n'}), err)
+	}
+	return err
 }
 
 func parseRules(text json.RawMessage) (ofScope [ScopeTotal]map[Key]Limits, err error) {

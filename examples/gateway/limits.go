@@ -2,8 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,8 +16,13 @@ import (
 )
 
 // A limitsFile keeps a LimitTable as a file says. It compares the whole file, which is small, so that it does not
-// matter how the file is written: in place, in pieces, by rename or through a symbolic link. A piece of a JSON object
-// is never a JSON object, so a file caught half-written is refused like any bad one, and read again soon.
+// matter how the file is written: in place, in pieces, by rename or through a symbolic link. A file caught while it is
+// written is not taken for a new version of it. It may be cut short: a piece of a JSON object is never a JSON object, so
+// it is refused like any bad file, and read again soon. Or it may begin as the old version and end as the new one, which
+// can well be JSON: readStable tells.
+//
+// What no reader can tell from a version is a file that is patched in the middle and then left so for a while. Whoever
+// writes limits should write all of them to a new file and rename that, or at least truncate the old one first.
 type limitsFile struct {
 	path  string
 	table *inflight.LimitTable
@@ -27,19 +33,39 @@ type limitsFile struct {
 // load brings the table up to date. It returns whether anything is new, and why the file is not in force; then the
 // table is left as it was.
 func (f *limitsFile) load() (changed bool, err error) {
-	text, err := os.ReadFile(f.path)
+	text, err := readStable(func() ([]byte, error) { return os.ReadFile(f.path) })
 	switch {
-	case err != nil:
-		changed = f.err == nil || f.err.Error() != err.Error()
-		f.text, f.err = nil, err
-	case f.text == nil || !bytes.Equal(f.text, text):
-		changed = true
-		f.text, f.err = text, json.Unmarshal(text, f.table)
-		if f.err != nil {
-			f.err = fmt.Errorf("limits file %s: %w", f.path, f.err)
+	case f.text == nil: // the first time, or there was nothing to read
+	case errors.Is(err, errChanging), err == nil && bytes.Equal(f.text, text):
+		return false, f.err
+	}
+	if err == nil {
+		err = f.table.UnmarshalJSON(text) // json.Unmarshal would not say in which line the syntax is wrong
+	}
+	if err != nil {
+		err = fmt.Errorf("limits file %s: %w", f.path, err)
+	}
+	changed = text != nil || f.err == nil || f.err.Error() != err.Error()
+	f.text, f.err = text, err
+	return changed, err
+}
+
+var errChanging = errors.New("the file changes while it is read")
+
+// readStable returns what two reads in a row agree on. A read that a write overlaps may give the beginning of one version
+// and the end of the next. The read after it begins later, when the beginning is that of the next one, too.
+func readStable(read func() ([]byte, error)) ([]byte, error) {
+	last, err := read()
+	for range 4 {
+		if err != nil {
+			return nil, err
+		}
+		before := last
+		if last, err = read(); err == nil && bytes.Equal(last, before) {
+			return last, nil
 		}
 	}
-	return changed, f.err
+	return nil, cmp.Or(err, errChanging)
 }
 
 // watch loads the file when it has changed, until ctx ends.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,6 +39,7 @@ func TestLimitsFile(t *testing.T) {
 		{"half-written", func() { write(`{"defaults": {"k`) }, true, path, 2},
 		{"still half-written", func() {}, false, path, 2},
 		{"written to the end", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
+		{"wrong in its syntax", func() { write("{\n\"defaults\": {\n\"key\": 3,}}") }, true, "line 3: invalid character", 3},
 		{"refused by the table", func() { write(`{"defaults": {"key": 0}}`) }, true, path, 3},
 		{"back to what it was", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
 		{"deleted", func() { require.NoError(t, os.Remove(path)) }, true, "no such file", 3},
@@ -52,6 +55,78 @@ func TestLimitsFile(t *testing.T) {
 			require.ErrorContains(t, err, step.says, step.name)
 		}
 		inForce(step.limit)
+	}
+}
+
+// A read during a write may give the beginning of one version and the end of the next.
+func TestReadStable(t *testing.T) {
+	gone := errors.New("gone")
+	for _, c := range []struct {
+		name  string
+		reads []string // "": the read fails
+		want  string
+		err   error
+	}{
+		{"at rest", []string{"new", "new"}, "new", nil},
+		{"replaced between the reads", []string{"old", "new", "new"}, "new", nil},
+		{"torn", []string{"old new", "new new", "new new"}, "new new", nil},
+		{"cut short", []string{"n", "new", "new"}, "new", nil},
+		{"never at rest", []string{"1", "2", "3", "4", "5", "5"}, "", errChanging},
+		{"not there", []string{""}, "", gone},
+		{"deleted", []string{"old", ""}, "", gone},
+		{"deleted when read for the last time", []string{"1", "2", "3", "4", ""}, "", gone},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := readStable(func() ([]byte, error) {
+				text := c.reads[0]
+				c.reads = c.reads[1:]
+				if text == "" {
+					return nil, gone
+				}
+				return []byte(text), nil
+			})
+			require.Equal(t, c.want, string(got))
+			require.ErrorIs(t, err, c.err)
+		})
+	}
+}
+
+// A file that is rewritten over and over while it is read, and seldom whole: what is in force is always a whole version.
+func TestLimitsFileWhileItIsWritten(t *testing.T) {
+	const versions, rules = 40, 2000
+	path := filepath.Join(t.TempDir(), "limits.json")
+	var wrote error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for version := 100; version < 100+versions && wrote == nil; version++ { // all of the same length
+			text := fmt.Appendf(nil, `{"defaults": {"key": %d}, "rules": [{"model": "x"}`, version)
+			for i := range rules {
+				text = fmt.Appendf(text, `,{"org": "%d", "limits": {"key": %d}}`, i, version)
+			}
+			wrote = os.WriteFile(path, append(text, "]}"...), 0o600)
+		}
+	}()
+
+	table := inflight.NewLimitTable(inflight.Limits{Key: 1})
+	file := limitsFile{path: path, table: table}
+	for last := false; !last; {
+		select {
+		case <-done:
+			last = true
+		default:
+		}
+		_, err := file.load()
+		version := table.Limits(inflight.Key{}).Key
+		for _, rule := range table.Rules() {
+			if rule.Limits.Key != version {
+				require.Failf(t, "of several versions", "%d and %d", version, rule.Limits.Key)
+			}
+		}
+		if last {
+			require.NoError(t, errors.Join(wrote, err))
+			require.Equal(t, 100+versions-1, version)
+		}
 	}
 }
 

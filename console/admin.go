@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ func (h *handler) setLimits(r *http.Request, _ string) ([]slog.Attr, error) {
 	if err != nil {
 		return on, err
 	}
-	limits, err := readLimits(r.Body)
+	limits, text, err := readLimits(r.Body)
 	if err != nil {
 		return on, err
 	}
@@ -118,7 +119,7 @@ func (h *handler) setLimits(r *http.Request, _ string) ([]slog.Attr, error) {
 		return on, badRequest(err.Error())
 	}
 	h.registry.LimitsChanged() // in case nobody has told the table to
-	return append(on, slog.Any("limits", limits)), nil
+	return append(on, slog.String("limits", text)), nil
 }
 
 // deleteLimits answers DELETE api/limits.
@@ -152,26 +153,25 @@ func (h *handler) rule(r *http.Request) (inflight.Key, []slog.Attr, error) {
 // maxBody bounds the body of a request in bytes. Limits take less than a hundred.
 const maxBody = 4096
 
-// readLimits reads an object such as {"key": 64, "org": "unlimited"}, as strictly as a LimitTable reads its defaults.
-func readLimits(body io.Reader) (inflight.Limits, error) {
-	text, err := io.ReadAll(body)
+// readLimits reads an object such as {"key": 64, "org": "unlimited"}, as strictly as a LimitTable reads its defaults,
+// and returns its text as well.
+func readLimits(body io.Reader) (inflight.Limits, string, error) {
+	given, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return inflight.Limits{}, &statusError{http.StatusRequestEntityTooLarge, "The body is too large for limits."}
+		return inflight.Limits{}, "", &statusError{http.StatusRequestEntityTooLarge, "The body is too large for limits."}
 	}
-	if err != nil {
-		return inflight.Limits{}, badRequest("The body cannot be read.")
-	}
-	if !json.Valid(text) {
-		return inflight.Limits{}, badRequest(`The body is not JSON: write limits such as {"key": 64, "org": "unlimited"}.`)
+	var text bytes.Buffer
+	if err != nil || json.Compact(&text, given) != nil {
+		return inflight.Limits{}, "", badRequest(`The body is not JSON: write limits such as {"key": 64, "org": "unlimited"}.`)
 	}
 	var table inflight.LimitTable
-	if err := json.Unmarshal(fmt.Appendf(nil, `{"defaults": %s}`, text), &table); err != nil {
-		return inflight.Limits{}, badRequest(strings.TrimPrefix(err.Error(), "inflight: limit table: "))
+	if err := json.Unmarshal(fmt.Appendf(nil, `{"defaults":%s}`, &text), &table); err != nil {
+		return inflight.Limits{}, "", badRequest(strings.TrimPrefix(err.Error(), "inflight: limit table: defaults: "))
 	}
 	limits := table.Limits(inflight.Key{})
 	if limits == (inflight.Limits{}) {
-		return limits, badRequest("The body sets no limit: use DELETE to remove a rule.")
+		return limits, "", badRequest("The body sets no limit: use DELETE to remove a rule.")
 	}
-	return limits, nil
+	return limits, text.String(), nil
 }

@@ -24,9 +24,10 @@ type feed struct {
 	encode   func(*snapshot, *sample, filter) []byte
 	cost     atomic.Int64 // what the last snapshot took, in nanoseconds
 
-	mu      sync.Mutex
-	latest  *update
-	samples []sample // oldest first, at most historyLength
+	mu       sync.Mutex
+	watchers int
+	latest   *update  // nil while nobody watches
+	samples  []sample // oldest first, at most historyLength
 }
 
 // A sample is what the charts show of one snapshot.
@@ -53,6 +54,20 @@ func newFeed(reg *inflight.Registry, interval time.Duration, encode func(*snapsh
 	return &feed{registry: reg, interval: interval, encode: encode}
 }
 
+// watch says that somebody watches, until leave is called.
+func (f *feed) watch() (leave func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watchers++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.watchers--; f.watchers == 0 {
+			f.latest = nil // it may be large
+		}
+	}
+}
+
 // since returns an update that was asked for at t or later.
 func (f *feed) since(t time.Time) *update {
 	f.mu.Lock()
@@ -74,14 +89,12 @@ func (f *feed) history() []sample {
 }
 
 func (f *feed) take() (*snapshot, *sample) {
-	f.cost.Store(0)
-	defer f.charge(time.Now())
+	start := time.Now()
 	s := look(f.registry, maxShown)
-	return s, f.record(s)
+	newest := f.record(s)
+	f.cost.Store(int64(time.Since(start)))
+	return s, newest
 }
-
-// charge adds the time since start to the cost of the snapshot.
-func (f *feed) charge(start time.Time) { f.cost.Add(int64(time.Since(start))) }
 
 func (f *feed) record(s *snapshot) *sample {
 	next := sample{
@@ -116,7 +129,8 @@ func (f *feed) state(u *update, by filter) []byte {
 	if encoded == nil {
 		encoded = sync.OnceValue(func() []byte {
 			s, newest := u.take()
-			defer f.charge(time.Now())
+			start := time.Now()
+			defer func() { f.cost.Add(int64(time.Since(start))) }()
 			return f.encode(s, newest, by)
 		})
 		u.encoded[by] = encoded

@@ -30,54 +30,57 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := &eventStream{w: w, control: http.NewResponseController(w)}
-	if err := s.control.Flush(); errors.Is(err, http.ErrNotSupported) {
+	if err := s.flush(); errors.Is(err, http.ErrNotSupported) {
 		fail(w, http.StatusInternalServerError, "Something around the console cannot stream: "+err.Error()+".")
 		return
 	}
 	defer s.close()
+	defer h.feed.watch()()
 	ended := h.shutdowns.channel(r)
 
-	start := time.Now()
-	s.retry(reconnect)
-	s.send("history", encode(h.feed.history()))
-	for fresh := start; s.err == nil; {
-		s.send("state", h.feed.state(h.feed.since(fresh), q.filter))
+	begun := s.retry(reconnect) && s.send("history", encode(h.feed.history()))
+	fresh := time.Now().Add(-h.feed.period()) // what others have got last is new enough for the first
+	for begun && s.send("state", h.feed.state(h.feed.since(fresh), q.filter)) {
 		// All watchers wake at the same times, so that one snapshot serves them all.
 		fresh = time.Now().Truncate(h.feed.period()).Add(h.feed.period())
 		timer := time.NewTimer(time.Until(fresh))
 		select {
 		case <-timer.C:
+			continue
 		case <-ended:
-			s.err = http.ErrServerClosed
 		case <-r.Context().Done():
-			s.err = r.Context().Err()
 		}
 		timer.Stop()
+		return
 	}
 }
 
-// An eventStream writes server-sent events until one cannot be written.
+// An eventStream writes server-sent events. Its methods return false when one cannot be written.
 type eventStream struct {
 	w       io.Writer
 	control *http.ResponseController
-	err     error
 }
 
-func (s *eventStream) retry(d time.Duration) { s.write("retry: %d\n\n", d.Milliseconds()) }
+func (s *eventStream) retry(d time.Duration) bool { return s.write("retry: %d\n\n", d.Milliseconds()) }
 
 // send sends data, which must have no newline.
-func (s *eventStream) send(event string, data []byte) {
-	s.write("event: %s\ndata: %s\n\n", event, data)
+func (s *eventStream) send(event string, data []byte) bool {
+	return s.write("event: %s\ndata: %s\n\n", event, data)
 }
 
-func (s *eventStream) write(format string, args ...any) {
-	if s.err != nil {
-		return
-	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(patience)) // a writer without deadlines works too
+func (s *eventStream) write(format string, args ...any) bool {
+	s.bound()
 	_, err := fmt.Fprintf(s.w, format, args...)
-	s.err = errors.Join(err, s.control.Flush())
+	return err == nil && s.flush() == nil
 }
+
+func (s *eventStream) flush() error {
+	s.bound()
+	return s.control.Flush()
+}
+
+// bound bounds the next write. A writer that knows no deadlines works without.
+func (s *eventStream) bound() { _ = s.control.SetWriteDeadline(time.Now().Add(patience)) }
 
 // close lifts the deadline, which would else hold for the next response on the connection.
 func (s *eventStream) close() { _ = s.control.SetWriteDeadline(time.Time{}) }

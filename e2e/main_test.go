@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,6 +37,21 @@ const (
 	soon = 15 * time.Second     // for what happens at once, on a slow machine
 	tick = 2 * time.Millisecond // between looks
 )
+
+// installed returns the path of a program, and skips the test where it is missing. With E2E_SKIPS=fail, as in .ci/run,
+// that is a failure.
+func installed(t *testing.T, program, debianPackage string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	switch {
+	case err == nil:
+	case os.Getenv("E2E_SKIPS") == "fail":
+		require.NoError(t, err)
+	default:
+		t.Skipf("%s is not installed: apt-get install %s", program, debianPackage)
+	}
+	return path
+}
 
 var acme = inflight.Key{Org: "acme", Model: "glm"}
 

@@ -18,3 +18,19 @@ func (r *Registry) WhileLocked(f func()) {
 	defer r.mu.Unlock()
 	f()
 }
+
+// WalkKeys visits the live keys as Keys does, and calls between after each batch.
+func (r *Registry) WalkKeys(between func(), visit func(Key)) {
+	walk(r, &r.keys, between, func(g *gate) bool {
+		visit(g.key)
+		return true
+	})
+}
+
+// WalkSlots visits the ids of the live slots as Slots does, and calls between after each batch.
+func (r *Registry) WalkSlots(between func(), visit func(id uint64)) {
+	walk(r, &r.holders, between, func(h *holder) bool {
+		visit(h.id)
+		return true
+	})
+}

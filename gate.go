@@ -70,7 +70,7 @@ func (r *Registry) gateLocked(k Key) *gate {
 func (r *Registry) makeGateLocked(k Key) *gate {
 	g := r.newGateLocked(ScopeKey, k)
 	r.linkLocked(g)
-	r.keys.push(&g.listed)
+	g.listed.insertAfter(&r.keys.root) // in front: what a walk has passed it meets no second time
 	return g
 }
 

@@ -14,7 +14,7 @@ type elem[T any] struct {
 
 func (l *list[T]) init() { l.root.prev, l.root.next = &l.root, &l.root }
 
-// first returns the front of the list, nil if it is empty.
+// first returns the front of a list without bookmarks, nil if it is empty.
 func (l *list[T]) first() *T { return l.root.next.of }
 
 func (l *list[T]) push(e *elem[T]) { e.insertAfter(l.root.prev) }

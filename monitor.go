@@ -48,44 +48,38 @@ type KeyInfo struct {
 // takes time, so the lock is given up now and then; slots that come and go meanwhile may or may not be among them. Safe
 // for concurrent use.
 func (r *Registry) Slots(limit int) []SlotInfo {
-	var infos []SlotInfo
+	var found pile[SlotInfo]
 	now := r.now()
-	r.walk(func(h *holder) bool {
-		infos = append(infos, r.describeLocked(h, now))
-		return len(infos) != limit
+	walk(r, &r.holders, found.settle, func(h *holder) bool {
+		return found.add(r.describeLocked(h, now)) != limit
 	})
-	writeStacks(infos)
-	return infos
+	writeStacks(found.all)
+	return found.all
 }
 
-// Waiters returns those that wait, in the order of their arrival: at most limit of them, all if it is 0 or less. Safe
-// for concurrent use.
+// Waiters returns those that wait, in the order of their arrival: at most limit of them, all if it is 0 or less. As with
+// Slots, of very many those that come and go meanwhile may or may not be among them. Safe for concurrent use.
 func (r *Registry) Waiters(limit int) []WaiterInfo {
-	var infos []WaiterInfo
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for w := range r.waiters.all {
-		infos = append(infos, WaiterInfo{
+	var found pile[WaiterInfo]
+	walk(r, &r.waiters, found.settle, func(w *waiter) bool {
+		return found.add(WaiterInfo{
 			Key: w.key, Label: w.method.before(w.label), Weight: w.weight,
 			Since: r.start.Add(w.since), Blocked: w.block.gate.scope,
-		})
-		if len(infos) == limit {
-			break
-		}
-	}
-	return infos
+		}) != limit
+	})
+	return found.all
 }
 
 // Keys returns the live keys, those with the most weight in use first: at most limit of them, all if it is 0 or less.
 // Limits are read after the count, outside the lock; if the limit function panics, that is logged and Limit is 0. Safe
 // for concurrent use.
 func (r *Registry) Keys(limit int) []KeyInfo {
-	r.mu.Lock()
-	infos := make([]KeyInfo, 0, len(r.gates[ScopeKey]))
-	for g := range r.keys.all {
-		infos = append(infos, g.describeLocked())
-	}
-	r.mu.Unlock()
+	var found pile[KeyInfo]
+	walk(r, &r.keys, found.settle, func(g *gate) bool {
+		found.add(g.describeLocked())
+		return true
+	})
+	infos := found.all
 	slices.SortFunc(infos, func(a, b KeyInfo) int {
 		return cmp.Or(
 			cmp.Compare(b.InUse, a.InUse), cmp.Compare(b.Waiters, a.Waiters),
@@ -131,7 +125,7 @@ func (r *Registry) Evict(id uint64) bool {
 // this: people ask for it, not requests.
 func (r *Registry) find(id uint64, act func(*holder)) bool {
 	found := false
-	r.walk(func(h *holder) bool {
+	walk(r, &r.holders, nil, func(h *holder) bool {
 		if h.id < id {
 			return true
 		}
@@ -141,48 +135,6 @@ func (r *Registry) find(id uint64, act func(*holder)) bool {
 		return false
 	})
 	return found
-}
-
-// batch is how many holders are visited before the lock is given up for a moment.
-const batch = 128
-
-// walk visits the holders under the lock, oldest first, until visit returns false. The lock is given up in between.
-func (r *Registry) walk(visit func(*holder) bool) {
-	var mark elem[holder]
-	r.mu.Lock()
-	mark.insertAfter(&r.holders.root)
-	r.mu.Unlock()
-	r.advanceMark(&mark, visit)
-	r.mu.Lock()
-	mark.remove()
-	r.mu.Unlock()
-}
-
-// advanceMark moves a bookmark past the holders for which visit returns true, up to the first for which it returns
-// false. Visits are under the lock, which is given up in between; the bookmark keeps the place.
-func (r *Registry) advanceMark(mark *elem[holder], visit func(*holder) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for n := 1; ; n++ {
-		at := mark.next
-		for at.of == nil && at != &r.holders.root {
-			at = at.next
-		}
-		if at.of == nil || !visit(at.of) {
-			return
-		}
-		mark.moveAfter(at)
-		if n%batch == 0 {
-			r.yieldLocked()
-		}
-	}
-}
-
-// yieldLocked gives the lock up for a moment, to whoever waits for it.
-func (r *Registry) yieldLocked() {
-	r.mu.Unlock()
-	runtime.Gosched()
-	r.mu.Lock()
 }
 
 func (r *Registry) describeLocked(h *holder, now time.Duration) SlotInfo {

@@ -3,6 +3,7 @@ package inflight
 import (
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 	"weak"
 )
@@ -32,37 +33,43 @@ func (r *Registry) Sweep() SweepReport {
 	now := r.now()
 	rep := SweepReport{At: r.start.Add(now)}
 
-	r.advanceMark(&r.seen, func(h *holder) bool {
+	advance(r, &r.holders, &r.seen, nil, func(h *holder) bool {
 		r.loosenLocked(h)
 		return true
 	})
-	r.advanceMark(&r.reported, func(h *holder) bool {
+	var newly, overdue, long pile[SlotInfo]
+	advance(r, &r.holders, &r.reported, newly.settle, func(h *holder) bool {
 		if now-h.at <= r.cfg.LongHeld {
 			return false
 		}
 		h.longHeld = true
 		r.tally.longHeld++
-		rep.NewlyLongHeld = append(rep.NewlyLongHeld, r.describeLocked(h, now))
+		newly.add(r.describeLocked(h, now))
 		return true
 	})
 	var endings []*ending
-	r.advanceMark(&r.overdue, func(h *holder) bool {
+	end := func() {
+		overdue.settle()
+		endAll(endings, ErrHeldTooLong)
+		endings = endings[:0]
+	}
+	advance(r, &r.holders, &r.overdue, end, func(h *holder) bool {
 		if now-h.at <= r.cfg.MaxHold {
 			return false
 		}
 		endings = append(endings, h.endLocked(ErrHeldTooLong)...)
-		rep.HeldTooLong = append(rep.HeldTooLong, r.describeLocked(h, now))
+		overdue.add(r.describeLocked(h, now))
 		return true
 	})
-	endAll(endings, ErrHeldTooLong)
-	r.findLost(&rep, now)
-	r.walk(func(h *holder) bool {
+	rep.Lost = r.findLost(now)
+	walk(r, &r.holders, long.settle, func(h *holder) bool {
 		if now-h.at <= r.cfg.LongHeld {
 			return false
 		}
-		rep.LongHeld = append(rep.LongHeld, r.describeLocked(h, now))
+		long.add(r.describeLocked(h, now))
 		return true
 	})
+	rep.NewlyLongHeld, rep.HeldTooLong, rep.LongHeld = newly.all, overdue.all, long.all
 	r.summarize(&rep, now)
 
 	for _, infos := range [][]SlotInfo{rep.LongHeld, rep.NewlyLongHeld, rep.HeldTooLong, rep.Lost} {
@@ -97,10 +104,9 @@ func (t ticket) orphaned() {
 // after a while; the sweep that follows a collection should find what there is to find in a small registry.
 const probes = 256
 
-func (r *Registry) findLost(rep *SweepReport, now time.Duration) {
-	var endings []*ending
+func (r *Registry) findLost(now time.Duration) []SlotInfo {
 	n := 0
-	r.walk(func(h *holder) bool {
+	walk(r, &r.holders, nil, func(h *holder) bool {
 		if n++; h.slot != nil || n > probes {
 			return false
 		}
@@ -109,36 +115,43 @@ func (r *Registry) findLost(rep *SweepReport, now time.Duration) {
 		}
 		return true
 	})
-
 	r.mu.Lock()
-	for n := 1; len(r.orphans) > 0; n++ {
-		h := r.orphans[0].liveLocked()
-		r.orphans = r.orphans[1:]
-		if h != nil && !h.lost {
+	orphans := r.orphans
+	r.orphans = nil
+	r.mu.Unlock()
+
+	var lost pile[SlotInfo]
+	for some := range slices.Chunk(orphans, batch) {
+		var endings []*ending
+		r.mu.Lock()
+		for _, t := range some {
+			h := t.liveLocked()
+			if h == nil || h.lost {
+				continue
+			}
 			h.lost = true
 			r.tally.lost++
 			r.tally.lostHeld++
-			rep.Lost = append(rep.Lost, r.describeLocked(h, now))
+			lost.add(r.describeLocked(h, now))
 			if r.cfg.ReclaimLost {
 				r.tally.reclaimed++
 				endings = append(endings, r.removeLocked(h, ErrEvicted, now)...)
 			}
 		}
-		if n%batch == 0 {
-			r.yieldLocked()
-		}
+		r.mu.Unlock()
+		endAll(endings, ErrEvicted)
+		lost.settle()
 	}
-	r.orphans = nil
-	r.mu.Unlock()
-	endAll(endings, ErrEvicted)
+	return lost.all
 }
 
 func (r *Registry) summarize(rep *SweepReport, now time.Duration) {
 	r.mu.Lock()
 	rep.InUse, rep.Holders, rep.Waiters = r.total.inUse, r.total.holders, r.total.waiters
 	rep.Keys = len(r.gates[ScopeKey])
-	if w := r.waiters.first(); w != nil {
+	for w := range r.waiters.all {
 		rep.LongestWait = max(now-w.since, 0)
+		break
 	}
 	busiest := r.busiestLocked()
 	if busiest != nil {

@@ -130,11 +130,11 @@ func (m *more) attach(e *ending) {
 	m.contexts = append(m.contexts, e)
 }
 
-// endLocked marks the slot's contexts as ended, for the first cause that comes, and returns them to be cancelled
-// outside the lock.
+// endLocked marks the slot's contexts as ended, for the first cause that comes, nil for ErrReleased, and returns them to
+// be cancelled outside the lock.
 func (h *holder) endLocked(cause error) []*ending {
 	if s := h.handle(); s != nil && !s.ended.Load() {
-		if cause != ErrReleased { //nolint:errorlint // the very value, on the way of every release
+		if cause != nil {
 			s.cause = cause
 		}
 		s.ended.Store(true)

@@ -91,7 +91,7 @@ func (t ticket) release() {
 		return
 	}
 	t.reg.tally.released++
-	endings := t.reg.removeLocked(h, ErrReleased, now)
+	endings := t.reg.removeLocked(h, nil, now)
 	t.reg.mu.Unlock()
 	endAll(endings, ErrReleased)
 }

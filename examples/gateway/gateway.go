@@ -25,6 +25,7 @@ const (
 // A gateway admits requests by the limits of their keys and passes them on to a model server.
 type gateway struct {
 	registry *inflight.Registry
+	table    *inflight.LimitTable // shown and changed in the console; may be nil
 	mux      *http.ServeMux
 	server   *http.Server
 	log      *slog.Logger
@@ -54,7 +55,9 @@ func newGateway(
 }
 
 func (g *gateway) route(upstream http.Handler) {
-	limited := inflight.Middleware(g.registry, inflight.MiddlewareConfig{Key: keyOf, Reject: g.refuse})(g.pinned(upstream))
+	limited := identified(inflight.Middleware(g.registry, inflight.MiddlewareConfig{
+		Key: keyOf, Label: labelOf, Reject: g.refuse,
+	})(g.pinned(upstream)))
 	healthy := func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"status": "ok"})
 	}

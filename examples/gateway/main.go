@@ -37,7 +37,7 @@ const patience = 30 * time.Second
 // A config is what the command line says.
 type config struct {
 	addr            string
-	operatorAddr    string // "": see operator
+	operatorAddr    string   // "": see operator
 	upstream        *url.URL // nil: the embedded model server
 	limits          string
 	drain           time.Duration
@@ -125,6 +125,7 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
+	g.table = limits
 	operator, err := newOperator(ctx, g, cfg.operatorAddr, listener.Addr())
 	if err != nil {
 		return errors.Join(err, listener.Close(), g.registry.Close())

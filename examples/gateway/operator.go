@@ -7,19 +7,22 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/inflight-go/inflight/console"
 	"github.com/inflight-go/inflight/metrics"
 )
 
-// An operator serves what is for those who run the gateway. It names customers and asks nobody for a password, so clients
-// must not reach it. By default it is at the gateway's own address if that is a loopback address, which nobody reaches
-// from elsewhere, and at no address if it is not. -operator-addr gives it an address of its own, for an internal network;
-// that is also what a gateway wants that listens on loopback behind a proxy, or the proxy would pass it on.
+// An operator serves what is for those who run the gateway. It names customers, can cancel what they do, and asks nobody
+// for a password, so clients must not reach it. By default it is at the gateway's own address if that is a loopback
+// address, which nobody reaches from elsewhere, and at no address if it is not. -operator-addr gives it an address of its
+// own, for an internal network; that is also what a gateway wants that listens on loopback behind a proxy, or the proxy
+// would pass it on.
 type operator struct {
 	handler  http.Handler
 	listener net.Listener // its own, nil if it shares the gateway's or is nowhere
@@ -27,7 +30,9 @@ type operator struct {
 }
 
 // operatorPaths are where an operator has something to say.
-var operatorPaths = []string{"/metrics"}
+var operatorPaths = []string{"/metrics", consolePath}
+
+const consolePath = "/debug/inflight/"
 
 // newOperator makes the operator of g and finds it a place.
 func newOperator(ctx context.Context, g *gateway, addr string, gatewayAddr net.Addr) (*operator, error) {
@@ -60,7 +65,25 @@ func (g *gateway) operatorRoutes() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
 	}))
+	mux.Handle(consolePath, byAddress(console.Handler(g.registry, console.Config{Admin: true, Table: g.table, Logger: g.log})))
 	return mux
+}
+
+// byAddress refuses requests that name the server otherwise than by its address. A browser may be on the operator's
+// machine and show the page of somebody who has had a name of theirs point to this address (DNS rebinding): to the
+// browser that page and the console are one site.
+func byAddress(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
+			http.Error(w, "Use the address of the console, or localhost, and not a name.", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // serve answers at an address of its own, if there is one, until ctx ends.

@@ -58,7 +58,7 @@ func demo(ctx context.Context, l load, stdout io.Writer, log *slog.Logger) error
 		return err
 	}
 	c := &census{rows: make(map[inflight.Key]*row)}
-	g, err := newGateway(limits, c.counted(newModelServer(50)), patience, log)
+	g, err := newGateway(limits.Limits, c.counted(newModelServer(50)), 0, patience, log)
 	if err != nil {
 		return err
 	}

@@ -31,17 +31,17 @@ type gateway struct {
 	log      *slog.Logger
 }
 
-// newGateway makes a gateway. Patience is how long a client may take to send its request, and to receive each piece of
-// the answer.
+// newGateway makes a gateway. Wait is how long a request waits for its turn, 0 if it is refused at once. Patience is how
+// long a client may take to send its request, and to receive each piece of the answer.
 func newGateway(
-	limits *inflight.LimitTable, upstream http.Handler, patience time.Duration, log *slog.Logger,
+	limits inflight.LimitFunc, upstream http.Handler, wait, patience time.Duration, log *slog.Logger,
 ) (*gateway, error) {
-	registry, err := inflight.New(inflight.Config{Name: "gateway", Limits: limits.Limits, Logger: log})
+	registry, err := inflight.New(inflight.Config{Name: "gateway", Limits: limits, Logger: log})
 	if err != nil {
 		return nil, err
 	}
 	g := &gateway{registry: registry, mux: http.NewServeMux(), log: log}
-	g.route(upstream)
+	g.route(upstream, wait)
 	g.server = &http.Server{
 		Handler: http.MaxBytesHandler(boundWrites(g.mux, patience), maxBody),
 		// ReadTimeout ends with the request's last byte. There is no WriteTimeout, which would cut long streams: boundWrites
@@ -54,9 +54,9 @@ func newGateway(
 	return g, nil
 }
 
-func (g *gateway) route(upstream http.Handler) {
+func (g *gateway) route(upstream http.Handler, wait time.Duration) {
 	limited := identified(inflight.Middleware(g.registry, inflight.MiddlewareConfig{
-		Key: keyOf, Label: labelOf, Reject: g.refuse,
+		Key: keyOf, Label: labelOf, Wait: wait, Reject: g.refuse,
 	})(g.pinned(upstream)))
 	healthy := func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"status": "ok"})

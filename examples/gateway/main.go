@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -40,6 +41,10 @@ type config struct {
 	operatorAddr    string   // "": see operator
 	upstream        *url.URL // nil: the embedded model server
 	limits          string
+	db              string
+	dbTTL           time.Duration
+	adminToken      string
+	wait            time.Duration
 	drain           time.Duration
 	tokensPerSecond float64
 	logLevel        slog.Level
@@ -76,6 +81,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.StringVar(&cfg.operatorAddr, "operator-addr", "",
 		"`address` for "+strings.Join(operatorPaths, " and ")+"; without it they are at -addr if that is a loopback address, else nowhere")
 	flags.StringVar(&cfg.limits, "limits", "", "JSON `file` of limits, re-read on change; without it 64 per key")
+	flags.StringVar(&cfg.db, "db", "", "SQLite `file` of limits, made if missing; what it does not set, -limits sets")
+	flags.DurationVar(&cfg.dbTTL, "db-ttl", 5*time.Minute, "how old a limit from -db gets before it is read again")
+	flags.StringVar(&cfg.adminToken, "admin-token", "",
+		"`secret` for "+adminPath+", better given in the environment as "+adminTokenVar+"; without one the admin API is off")
+	flags.DurationVar(&cfg.wait, "wait", 0, "how long a request waits for its turn when a limit is full; 0 refuses at once")
 	flags.DurationVar(&cfg.drain, "drain", 30*time.Second, "how long a shutdown lets streams finish")
 	flags.Float64Var(&cfg.tokensPerSecond, "tokens-per-second", 20, "speed of the embedded model server")
 	flags.TextVar(&cfg.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
@@ -88,6 +98,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return err
 	})
 	err := flags.Parse(args)
+	cfg.adminToken = cmp.Or(cfg.adminToken, os.Getenv(adminTokenVar)) // after parsing, or -help would show it as the default
 	switch {
 	case err != nil:
 		return cfg, err // the flag package has said it
@@ -97,6 +108,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		err = errors.New("-tokens-per-second must be above 0")
 	case cfg.drain < 0:
 		err = errors.New("-drain must not be negative")
+	case cfg.dbTTL <= 0:
+		err = errors.New("-db-ttl must be above 0")
+	case cfg.wait < 0:
+		err = errors.New("-wait must not be negative")
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
@@ -105,13 +120,23 @@ func parse(args []string, stderr io.Writer) (config, error) {
 }
 
 // serve runs a gateway until ctx ends and then drains it.
-func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) error {
-	limits := inflight.NewLimitTable(inflight.Limits{})
-	file := limitsFile{path: cfg.limits, table: limits}
+func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) (err error) {
+	table := inflight.NewLimitTable(inflight.Limits{})
+	file := limitsFile{path: cfg.limits, table: table}
 	if cfg.limits != "" {
 		if _, err := file.load(); err != nil {
 			return err
 		}
+	}
+	var g *gateway
+	limits, admin := table.Limits, &admin{token: cfg.adminToken, log: log}
+	if cfg.db != "" {
+		db, err := openDBLimits(ctx, cfg.db, cfg.dbTTL, table.Limits, func() { g.registry.LimitsChanged() }, log)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+		limits, admin.limits = db.Limits, db
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.addr)
 	if err != nil {
@@ -121,16 +146,17 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 	if cfg.upstream != nil {
 		upstream = newProxy(cfg.upstream, log)
 	}
-	g, err := newGateway(limits, upstream, patience, log)
-	if err != nil {
+	if g, err = newGateway(limits, upstream, cfg.wait, patience, log); err != nil {
 		return err
 	}
-	g.table = limits
+	g.table = table
+	table.OnChange(g.registry.LimitsChanged)
+	admin.mount(g.mux)
 	operator, err := newOperator(ctx, g, cfg.operatorAddr, listener.Addr())
 	if err != nil {
 		return errors.Join(err, listener.Close(), g.registry.Close())
 	}
-	welcome(stdout, listener.Addr(), cfg, limits, operator.base)
+	welcome(stdout, listener.Addr(), cfg, table, operator.base)
 
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -182,6 +208,13 @@ func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTab
 	_, _ = fmt.Fprintf(out, "inflight gateway on %s\nupstream: %s\nlimits:   %s\n", base, upstream, describe(limits))
 	if cfg.limits != "" {
 		_, _ = fmt.Fprintf(out, "          from %s, re-read on change\n", cfg.limits)
+	}
+	switch {
+	case cfg.db == "":
+	case cfg.adminToken == "":
+		_, _ = fmt.Fprintf(out, "          and before that from %s; the admin API is off, it needs -admin-token\n", cfg.db)
+	default:
+		_, _ = fmt.Fprintf(out, "          and before that from %s, set at %s%s\n", cfg.db, base, adminPath)
 	}
 	if operator != "" {
 		_, _ = fmt.Fprintf(out, "operator: %s%s\n", operator, strings.Join(operatorPaths, ", "+operator))

@@ -47,7 +47,7 @@ func open(t *testing.T, limits inflight.Limits, upstream http.Handler) site {
 
 func openFor(t *testing.T, limits inflight.Limits, upstream http.Handler, patience time.Duration) site {
 	t.Helper()
-	g, err := newGateway(inflight.NewLimitTable(limits), upstream, patience, slog.New(slog.DiscardHandler))
+	g, err := newGateway(inflight.Fixed(limits), upstream, 0, patience, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	slottest.Empty(t, g.registry)
 	server := httptest.NewUnstartedServer(nil)

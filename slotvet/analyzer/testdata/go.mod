@@ -1,0 +1,12 @@
+module slots.test
+
+go 1.25.0
+
+require (
+	github.com/inflight-go/inflight v0.0.0
+	github.com/stretchr/testify v1.12.1
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
+
+replace github.com/inflight-go/inflight => ../../..

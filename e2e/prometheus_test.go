@@ -122,11 +122,11 @@ func TestPrometheusSeesTheStreams(t *testing.T) {
 	p.shows(t, "0", `inflight_slots{job="gateway", registry="gateway"}`)
 	var streams []*http.Response
 	for range 20 {
-		resp := openStream(t, client, g.url)
+		resp := endless(t, client, g.url)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		streams = append(streams, resp)
 	}
-	require.Equal(t, http.StatusTooManyRequests, openStream(t, client, g.url).StatusCode)
+	require.Equal(t, http.StatusTooManyRequests, endless(t, client, g.url).StatusCode)
 	p.shows(t, "20", `inflight_slots`)
 	p.shows(t, "1", `inflight_keys_at_limit`)
 	p.shows(t, "1", `inflight_rejected_total{scope="key", reason="full"}`)
@@ -148,8 +148,8 @@ func TestPrometheusSeesTheStreams(t *testing.T) {
 	require.Empty(t, string(out))
 }
 
-// openStream begins a stream that goes on for very long.
-func openStream(t *testing.T, c *http.Client, url string) *http.Response {
+// endless begins a stream that goes on for very long.
+func endless(t *testing.T, c *http.Client, url string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions",
 		strings.NewReader(`{"model":"glm","stream":true,"max_tokens":100000,"messages":[{"role":"user","content":"Hello"}]}`))

@@ -247,6 +247,8 @@ func (w *walk) assign(n ast.Node, s *state) bool {
 		switch {
 		case len(rhs) == len(lhs):
 			m = w.meaningOf(rhs[i], v.Type(), &before)
+		case len(rhs) == 1 && i == 0: // v, ok := x.(T)
+			m = w.meaningOf(rhs[0], v.Type(), &before)
 		case len(rhs) == 1:
 			m = w.derived(rhs[0], v.Type(), &before)
 		}
@@ -286,7 +288,10 @@ func (w *walk) meaningOf(e ast.Expr, t types.Type, s *state) meaning {
 // derived tells what a variable of type t means that is computed by e: from the error comes another error or a yes, from a
 // context something that carries it.
 func (w *walk) derived(e ast.Expr, t types.Type, s *state) meaning {
+	v := w.variable(w.plain(e))
 	switch {
+	case v != nil && s.meaning(v) == theSlot && isBool(t): // _, ok := slot.(T)
+		return ifFalse
 	case w.mentions(e, failure, s) && isError(t):
 		return failure
 	case w.mentions(e, failure, s) && isBool(t):

@@ -180,6 +180,15 @@ func aliasAsInterface(reg *inflight.Registry) {
 	releaser.Release()
 }
 
+func aliasAsserted(reg *inflight.Registry) {
+	slot, _ := reg.TryAcquire(key)
+	var held any = slot
+	mine, ok := held.(*inflight.Slot)
+	if ok {
+		mine.Release()
+	}
+}
+
 func panics(reg *inflight.Registry) {
 	slot, err := reg.TryAcquire(key)
 	if err != nil {

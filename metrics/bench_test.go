@@ -20,11 +20,11 @@ import (
 )
 
 // crowded makes a registry with 100,000 live slots over 10,000 keys.
-func crowded(t testing.TB) *inflight.Registry {
-	t.Helper()
-	reg := newRegistry(t, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 10})})
+func crowded(tb testing.TB) *inflight.Registry {
+	tb.Helper()
+	reg := newRegistry(tb, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 10})})
 	for i := range 100_000 {
-		hold(t, reg, inflight.Key{Org: strconv.Itoa(i % 10_000), Model: "glm"})
+		hold(tb, reg, inflight.Key{Org: strconv.Itoa(i % 10_000), Model: "glm"})
 	}
 	return reg
 }

@@ -122,9 +122,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(&s))
 	}
 	// All combinations are always there: a counter that first appears as 1 has no rate.
-	for scope, r := range s.Rejected {
+	for scope := range inflight.ScopeTotal + 1 {
+		r := s.Rejected[scope]
 		reject := func(reason string, n uint64) {
-			ch <- prometheus.MustNewConstMetric(c.rejected, prometheus.CounterValue, float64(n), inflight.Scope(scope).String(), reason)
+			ch <- prometheus.MustNewConstMetric(c.rejected, prometheus.CounterValue, float64(n), scope.String(), reason)
 		}
 		reject("full", r.Full)
 		reject("too_heavy", r.TooHeavy)

@@ -28,31 +28,31 @@ var (
 )
 
 // newRegistry makes a registry that sweeps only by hand.
-func newRegistry(t testing.TB, cfg inflight.Config) *inflight.Registry {
-	t.Helper()
+func newRegistry(tb testing.TB, cfg inflight.Config) *inflight.Registry {
+	tb.Helper()
 	cfg.SweepInterval = -1
 	reg, err := inflight.New(cfg)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return reg
 }
 
 // hold takes a slot and keeps it to the end of the test, if nobody releases it before.
-func hold(t testing.TB, reg *inflight.Registry, k inflight.Key, opts ...inflight.Option) *inflight.Slot {
-	t.Helper()
+func hold(tb testing.TB, reg *inflight.Registry, k inflight.Key, opts ...inflight.Option) *inflight.Slot {
+	tb.Helper()
 	slot, err := reg.TryAcquire(k, opts...)
-	require.NoError(t, err)
-	t.Cleanup(slot.Release)
+	require.NoError(tb, err)
+	tb.Cleanup(slot.Release)
 	return slot
 }
 
 // scrape returns the values of a collector's series, without those of histograms, as name{label="value"} without the
 // label registry.
-func scrape(t testing.TB, c prometheus.Collector) map[string]float64 {
-	t.Helper()
+func scrape(tb testing.TB, c prometheus.Collector) map[string]float64 {
+	tb.Helper()
 	pedantic := prometheus.NewPedanticRegistry()
-	require.NoError(t, pedantic.Register(c))
+	require.NoError(tb, pedantic.Register(c))
 	families, err := pedantic.Gather()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	series := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -35,6 +35,7 @@ func (h histogram) Write(out *dto.Metric) error {
 	// that bound itself.
 	lowest := h.of.Bounds[0]
 	_, exp := math.Frexp(lowest)
+	first := int32(exp) //nolint:gosec // exponents of a float64 are small
 	deltas := make([]int64, len(h.of.Counts)-1)
 	before := uint64(0)
 	for i, n := range h.of.Counts[1:] {
@@ -51,7 +52,7 @@ func (h histogram) Write(out *dto.Metric) error {
 		Schema:        proto.Int32(0),
 		ZeroThreshold: proto.Float64(lowest),
 		ZeroCount:     proto.Uint64(h.of.Counts[0]),
-		PositiveSpan:  []*dto.BucketSpan{{Offset: proto.Int32(int32(exp)), Length: proto.Uint32(uint32(len(deltas)))}},
+		PositiveSpan:  []*dto.BucketSpan{{Offset: proto.Int32(first), Length: proto.Uint32(uint32(len(deltas)))}},
 		PositiveDelta: deltas,
 	}
 	return nil

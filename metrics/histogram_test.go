@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"math"
@@ -104,7 +105,7 @@ func families(t *testing.T, reg *inflight.Registry, accept string) map[string]*d
 	for {
 		var f dto.MetricFamily
 		err := decoder.Decode(&f)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return got
 		}
 		require.NoError(t, err)

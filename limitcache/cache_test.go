@@ -32,6 +32,10 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 	}
 }
 
+func TestRetryMaxFollowsRetryMin(t *testing.T) {
+	newCache(t, limitcache.Config{Fetch: new(database).fetch, RetryMin: time.Minute})
+}
+
 // Close cancels a fetch and waits for it. Who waits for its limits gets the default ones at once, and nothing is logged.
 func TestCloseDuringAFetch(t *testing.T) {
 	for name, first := range map[string]bool{"first": true, "refresh": false} {
@@ -70,6 +74,25 @@ func TestCloseDuringAFetch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nothing of the user's runs any more when Close returns, not even OnChange.
+func TestCloseWaitsForOnChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := false
+		db := &database{limit: 10}
+		c := newCache(t, limitcache.Config{Fetch: db.fetch, OnChange: func() {
+			time.Sleep(time.Second)
+			returned = true
+		}})
+		serves(t, c, glm, 10)
+		db.set(20, nil, 0)
+		time.Sleep(300 * time.Second)
+		serves(t, c, glm, 10)
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.True(t, returned)
+	})
 }
 
 // A closed cache still answers, from what it has.

@@ -84,7 +84,7 @@ func (c *Cache) fetch(ctx context.Context, k inflight.Key) (inflight.Limits, err
 func (c *Cache) next(k inflight.Key, old *entry, limits inflight.Limits, err error) *entry {
 	switch {
 	case err == nil:
-		return &entry{limits: limits, freshFor: c.cfg.TTL, logged: old.logged}
+		return &entry{limits: limits, freshFor: c.cfg.TTL}
 	case errors.Is(err, ErrNotFound):
 		return &entry{limits: c.cfg.Default, freshFor: c.cfg.NegativeTTL, logged: old.logged}
 	}

@@ -60,7 +60,9 @@ func TestFirstLookupsAtTheSameTimeShareAFetch(t *testing.T) {
 		for range cap(got) {
 			require.Equal(t, 10, <-got)
 		}
+		synctest.Wait()
 		require.Equal(t, 1, db.fetches())
+		require.Zero(t, c.Firsts())
 	})
 }
 
@@ -155,7 +157,7 @@ func TestBadFetch(t *testing.T) {
 				})
 				serves(t, c, glm, 10)
 				require.Equal(t, inflight.Limits{Key: 3}, c.Limits(qwen))
-				require.Equal(t, 1, logged.count("level=WARN", "acme/qwen", bad.says))
+				require.Equal(t, 1, logged.count("level=WARN", "acme/qwen", bad.says, "retry_after=1s"))
 
 				good = false
 				time.Sleep(300 * time.Second)

@@ -1,6 +1,7 @@
 package limitcache_test
 
 import (
+	"log/slog"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -116,20 +117,35 @@ func TestFailureIsLoggedOncePerKeyAndTTL(t *testing.T) {
 	})
 }
 
-// A source that fails every other time is not logged each time either.
-func TestFailureIsLoggedOncePerTTLAcrossSuccesses(t *testing.T) {
+// A key that fails every other time is not logged each time either.
+func TestFailureIsLoggedOncePerTTLAcrossAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged logLines
-		db := &database{err: errDown}
+		db := new(database)
 		c := newCache(t, limitcache.Config{Fetch: db.fetch, NegativeTTL: time.Second, Logger: logged.logger()})
-		for i := range 100 {
-			c.Limits(glm)
-			synctest.Wait()
-			time.Sleep(time.Second)
-			db.set(0, []error{errDown, limitcache.ErrNotFound}[i%2], 0)
+		for range 10 {
+			for _, err := range []error{errDown, limitcache.ErrNotFound} {
+				db.set(0, err, 0)
+				c.Limits(glm)
+				synctest.Wait()
+				time.Sleep(time.Second)
+			}
 		}
+		require.Equal(t, 20, db.fetches())
 		require.Equal(t, 1, logged.count())
 	})
+}
+
+func TestLogsToTheDefaultLogger(t *testing.T) {
+	var logged logLines
+	before := slog.Default()
+	slog.SetDefault(logged.logger())
+	defer slog.SetDefault(before)
+	c, err := limitcache.New(limitcache.Config{Fetch: (&database{err: errDown}).fetch})
+	require.NoError(t, err)
+	c.Limits(glm)
+	require.NoError(t, c.Close())
+	require.Equal(t, 1, logged.count("acme/glm"))
 }
 
 // However many keys are looked up, MaxKeys are kept, those in use among them.

@@ -35,13 +35,14 @@ func (h histogram) Write(out *dto.Metric) error {
 	// that bound itself.
 	lowest := h.of.Bounds[0]
 	_, exp := math.Frexp(lowest)
-	first := int32(exp) //nolint:gosec // exponents of a float64 are small
 	deltas := make([]int64, len(h.of.Counts)-1)
 	before := uint64(0)
 	for i, n := range h.of.Counts[1:] {
 		deltas[i] = int64(n - before) //nolint:gosec // counts of slots are far from 2^63, and a difference may be negative
 		before = n
 	}
+
+	span := &dto.BucketSpan{Offset: proto.Int32(int32(exp)), Length: proto.Uint32(uint32(len(deltas)))} //nolint:gosec // both small
 
 	out.Label = prometheus.MakeLabelPairs(h.desc, nil)
 	out.Histogram = &dto.Histogram{
@@ -52,7 +53,7 @@ func (h histogram) Write(out *dto.Metric) error {
 		Schema:        proto.Int32(0),
 		ZeroThreshold: proto.Float64(lowest),
 		ZeroCount:     proto.Uint64(h.of.Counts[0]),
-		PositiveSpan:  []*dto.BucketSpan{{Offset: proto.Int32(first), Length: proto.Uint32(uint32(len(deltas)))}},
+		PositiveSpan:  []*dto.BucketSpan{span},
 		PositiveDelta: deltas,
 	}
 	return nil

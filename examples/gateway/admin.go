@@ -47,11 +47,11 @@ type admin struct {
 	log    *slog.Logger
 }
 
-// mount adds the API to a gateway's routes.
-func (a *admin) mount(mux *http.ServeMux) {
-	mux.Handle(orgLimitPath, a.guard(a.serveLimit))
-	mux.Handle(modelLimitPath, a.guard(a.serveLimit))
-	mux.Handle(adminPath, a.guard(func(w http.ResponseWriter, r *http.Request) {
+func (g *gateway) mountAdmin(token string) {
+	a := &admin{limits: g.db, token: token, log: g.log}
+	g.mux.Handle(orgLimitPath, a.guard(a.serveLimit))
+	g.mux.Handle(modelLimitPath, a.guard(a.serveLimit))
+	g.mux.Handle(adminPath, a.guard(func(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, http.StatusNotFound, "unknown_url",
 			"There is nothing at this URL. A slash in the name of a model is written as %2F, as in meta-llama%2FLlama-3.")
 	}))
@@ -160,9 +160,9 @@ func limitKey(r *http.Request) (inflight.Key, error) {
 	k := inflight.Key{Org: r.PathValue("org"), Model: r.PathValue("model")}
 	switch {
 	case !orgName.MatchString(k.Org):
-		return k, errors.New("The name of an organization is 1 to 64 letters, digits, _ and -.")
+		return k, errors.New("an organization's name is 1 to 64 letters, digits, _ and -")
 	case len(k.Model) > maxModel, !utf8.ValidString(k.Model), strings.ContainsFunc(k.Model, unicode.IsControl):
-		return k, errors.New("The name of a model has at most 256 bytes of UTF-8 and no control characters.")
+		return k, errors.New("a model's name has at most 256 bytes of UTF-8 and no control characters")
 	}
 	return k, nil
 }

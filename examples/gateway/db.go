@@ -71,7 +71,13 @@ func (d *dbLimits) set(ctx context.Context, k inflight.Key, limit int) error {
 	return nil
 }
 
-func (d *dbLimits) Close() error { return errors.Join(d.cache.Close(), d.store.Close()) }
+// Close does nothing to nil.
+func (d *dbLimits) Close() error {
+	if d == nil {
+		return nil
+	}
+	return errors.Join(d.cache.Close(), d.store.Close())
+}
 
 // A limitStore is the database.
 type limitStore struct {
@@ -118,6 +124,9 @@ func openLimitStore(ctx context.Context, path string) (_ *limitStore, err error)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return nil, err
 	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
 	s := &limitStore{path: path, file: info}
 	dsn := url.URL{Scheme: "file", Path: path, RawQuery: "mode=rw&_txlock=immediate&_pragma=busy_timeout(1000)"}
 	if s.writes, err = sql.Open("sqlite", dsn.String()); err != nil {
@@ -142,7 +151,7 @@ func (s *limitStore) prepare(ctx context.Context) error {
 		return err
 	}
 	if verdict != "ok" {
-		return fmt.Errorf("it is damaged: %s", verdict)
+		return fmt.Errorf("it is damaged: %q", verdict)
 	}
 	if err := s.migrate(ctx); err != nil {
 		return err

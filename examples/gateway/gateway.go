@@ -26,6 +26,7 @@ const (
 type gateway struct {
 	registry *inflight.Registry
 	table    *inflight.LimitTable // shown and changed in the console; may be nil
+	db       *dbLimits            // changed by the admin API; may be nil
 	mux      *http.ServeMux
 	server   *http.Server
 	log      *slog.Logger

@@ -69,7 +69,7 @@ func TestReadStable(t *testing.T) {
 	}{
 		{"at rest", []string{"new", "new"}, "new", nil},
 		{"replaced between the reads", []string{"old", "new", "new"}, "new", nil},
-		{"torn", []string{"old new", "new new", "new new"}, "new new", nil},
+		{"torn", []string{"old end", "new end", "new end"}, "new end", nil},
 		{"cut short", []string{"n", "new", "new"}, "new", nil},
 		{"never at rest", []string{"1", "2", "3", "4", "5", "5"}, "", errChanging},
 		{"not there", []string{""}, "", gone},

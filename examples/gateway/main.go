@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -128,33 +129,22 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 			return err
 		}
 	}
-	var g *gateway
-	limits, admin := table.Limits, &admin{token: cfg.adminToken, log: log}
-	if cfg.db != "" {
-		db, err := openDBLimits(ctx, cfg.db, cfg.dbTTL, table.Limits, func() { g.registry.LimitsChanged() }, log)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, db.Close()) }()
-		limits, admin.limits = db.Limits, db
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.addr)
-	if err != nil {
-		return fmt.Errorf("cannot listen on -addr %s: %w", cfg.addr, err)
-	}
 	upstream := newModelServer(cfg.tokensPerSecond)
 	if cfg.upstream != nil {
 		upstream = newProxy(cfg.upstream, log)
 	}
-	if g, err = newGateway(limits, upstream, cfg.wait, patience, log); err != nil {
+	g, err := build(ctx, cfg, table, upstream, log)
+	if err != nil {
 		return err
 	}
-	g.table = table
-	table.OnChange(g.registry.LimitsChanged)
-	admin.mount(g.mux)
+	defer func() { err = errors.Join(err, g.close()) }()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on -addr %s: %w", cfg.addr, err)
+	}
 	operator, err := newOperator(ctx, g, cfg.operatorAddr, listener.Addr())
 	if err != nil {
-		return errors.Join(err, listener.Close(), g.registry.Close())
+		return errors.Join(err, listener.Close())
 	}
 	welcome(stdout, listener.Addr(), cfg, table, operator.base)
 
@@ -170,6 +160,31 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 	}
 	return g.serve(ctx, listener, cfg.drain)
 }
+
+// build makes a gateway with the limits of the table and, if the command line names one, of a database.
+func build(
+	ctx context.Context, cfg config, table *inflight.LimitTable, upstream http.Handler, log *slog.Logger,
+) (g *gateway, err error) {
+	limits := table.Limits
+	var db *dbLimits
+	if cfg.db != "" {
+		db, err = openDBLimits(ctx, cfg.db, cfg.dbTTL, table.Limits, func() { g.registry.LimitsChanged() }, log)
+		if err != nil {
+			return nil, err
+		}
+		limits = db.Limits
+	}
+	if g, err = newGateway(limits, upstream, cfg.wait, patience, log); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	g.table, g.db = table, db
+	table.OnChange(g.registry.LimitsChanged)
+	g.mountAdmin(cfg.adminToken)
+	return g, nil
+}
+
+// close lets go of what a gateway that has drained, or has never served, still has.
+func (g *gateway) close() error { return errors.Join(g.registry.Close(), g.db.Close()) }
 
 // serve answers on the listener until ctx ends. Then it stops admitting, lets what is in flight finish for up to
 // drain, and cuts what is left.

@@ -49,13 +49,18 @@ func openFor(t *testing.T, limits inflight.Limits, upstream http.Handler, patien
 	t.Helper()
 	g, err := newGateway(inflight.Fixed(limits), upstream, 0, patience, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+	return serving(t, g)
+}
+
+func serving(t *testing.T, g *gateway) site {
+	t.Helper()
 	slottest.Empty(t, g.registry)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = g.server
 	server.Start()
 	t.Cleanup(func() {
 		server.Close()
-		require.NoError(t, g.registry.Close())
+		require.NoError(t, g.close())
 	})
 	return site{g, server.URL, server.Client()}
 }

@@ -3,28 +3,27 @@ package limitcache_test
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/inflight-go/inflight"
 	"github.com/inflight-go/inflight/limitcache"
 )
 
-// Limits come from a table of organisations. When it changes, Invalidate makes the change known at once, to the next
-// acquire and, through OnChange, to those that wait.
+// Limits are set per organisation. When one changes, InvalidateOrg makes it known at once: to the next acquire and, through
+// OnChange, to those that wait.
 func Example() {
-	var table sync.Map // stands for a database
-	table.Store("acme", 1)
+	var acme atomic.Int64 // stands for a database
+	acme.Store(1)
 
 	var registry *inflight.Registry
 	cache, err := limitcache.New(limitcache.Config{
 		Fetch: func(_ context.Context, k inflight.Key) (inflight.Limits, error) {
-			limit, ok := table.Load(k.Org)
-			if !ok {
+			if k.Org != "acme" {
 				return inflight.Limits{}, limitcache.ErrNotFound
 			}
-			return inflight.Limits{Org: limit.(int)}, nil
+			return inflight.Limits{Org: int(acme.Load())}, nil
 		},
-		Default:  inflight.Limits{Org: inflight.Blocked}, // who is not in the table gets nothing
+		Default:  inflight.Limits{Org: inflight.Blocked}, // who has no limit set gets nothing
 		OnChange: func() { registry.LimitsChanged() },
 	})
 	if err != nil {
@@ -49,7 +48,7 @@ func Example() {
 	try("acme")
 	try("unknown")
 
-	table.Store("acme", 2)
+	acme.Store(2)
 	cache.InvalidateOrg("acme")
 	try("acme")
 	// Output:

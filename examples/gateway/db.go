@@ -242,15 +242,23 @@ func (s *limitStore) Close() error { return errors.Join(s.reads.Close(), s.write
 // use runs a query. It fails if the file is no longer where it was: what is read from a deleted file is old, and what is
 // written to it lost.
 func (s *limitStore) use(query func() error) error {
-	err := query()
+	err := s.inPlace()
 	if err == nil {
-		var now os.FileInfo
-		if now, err = os.Stat(s.path); err == nil && !os.SameFile(s.file, now) {
-			err = errors.New("another file is in its place, restart to use that")
-		}
+		err = query()
+	}
+	if err == nil {
+		err = s.inPlace()
 	}
 	if err != nil {
 		return fmt.Errorf("limits database %s: %w", s.path, err)
 	}
 	return nil
+}
+
+func (s *limitStore) inPlace() error {
+	now, err := os.Stat(s.path)
+	if err == nil && !os.SameFile(s.file, now) {
+		err = errors.New("another file is in its place, restart to use that")
+	}
+	return err
 }

@@ -159,6 +159,20 @@ func TestLimitsStayAsLastKnown(t *testing.T) {
 	}
 }
 
+// A change that failed has not been made behind the back of whoever brings the file back.
+func TestDatabaseMovedAwayAndBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.db")
+	d := openLimits(t, path, time.Hour, new(inflight.LimitTable), &syncBuffer{})
+	require.NoError(t, d.set(t.Context(), acme, 1))
+	require.NoError(t, os.Rename(path, path+".away"))
+	require.Error(t, d.set(t.Context(), acme, 2))
+	require.NoError(t, os.Rename(path+".away", path))
+	stored, err := d.store.limits(t.Context(), acme)
+	require.NoError(t, err)
+	require.Equal(t, 1, stored.Key)
+	require.Equal(t, 1, d.Limits(acme).Key)
+}
+
 // Whoever changes a limit last, what is in force is what is stored.
 func TestConcurrentChanges(t *testing.T) {
 	d := openLimits(t, filepath.Join(t.TempDir(), "limits.db"), time.Hour, new(inflight.LimitTable), &syncBuffer{})

@@ -1,9 +1,11 @@
 // Command gateway is an OpenAI-compatible streaming gateway that caps what each organisation has in flight on each
 // model. It shows how inflight is meant to be used in a server: a key for each request (keys.go), limits that change
-// while it runs (limits.go), the middleware around the handlers (gateway.go), and a shutdown that lets streams finish.
+// while it runs, in a file (limits.go) or a database (db.go) with an API to set them (admin.go), the middleware around the
+// handlers (gateway.go), and a shutdown that lets streams finish.
 //
-//	go run ./examples/gateway            # serve, with an embedded model server behind it
-//	go run ./examples/gateway -demo      # put load on itself, print what happened, exit
+//	go run ./examples/gateway                 # serve, with an embedded model server behind it
+//	go run ./examples/gateway -demo           # put load on itself, print what happened, exit
+//	go run ./examples/gateway -db limits.db   # limits in a database; README.md shows how to set them
 package main
 
 import (

@@ -27,7 +27,7 @@ func newAnalyzer(r resource) *analysis.Analyzer {
 			c := newChecker(pass, r)
 			c.settle()
 			c.report()
-			return nil, nil //nolint:nilnil // no other analyzer needs a result
+			return nil, nil // no other analyzer needs a result
 		},
 	}
 }
@@ -54,10 +54,11 @@ type checker struct {
 }
 
 func newChecker(pass *analysis.Pass, r resource) *checker {
+	files, _ := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 	c := &checker{
 		Pass:     pass,
 		resource: r,
-		root:     pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root(), //nolint:forcetypeassert // required
+		root:     files.Root(),
 		decls:    make(map[*types.Func]*function),
 		lits:     make(map[*ast.FuncLit]*function),
 		closures: make(map[*types.Var]*function),

@@ -32,7 +32,8 @@ func (w *walk) conditions() map[string]int {
 			}
 		case *ast.SwitchStmt:
 			for _, clause := range n.Body.List {
-				for _, e := range clause.(*ast.CaseClause).List { //nolint:forcetypeassert // by the grammar
+				clause, _ := clause.(*ast.CaseClause)
+				for _, e := range clause.List {
 					if n.Tag != nil {
 						count(n.Tag, e)
 					} else {
@@ -115,7 +116,7 @@ func (w *walk) write(b *strings.Builder, e ast.Expr) bool {
 // changesElsewhere reports whether a variable may change other than by an assignment on the path.
 func (w *walk) changesElsewhere(v *types.Var) bool {
 	for cur := range w.f.cursor.Preorder((*ast.Ident)(nil)) {
-		if w.TypesInfo.Uses[cur.Node().(*ast.Ident)] != v { //nolint:forcetypeassert // by the filter
+		if id, ok := cur.Node().(*ast.Ident); !ok || w.TypesInfo.Uses[id] != v {
 			continue
 		}
 		_, inside := w.literalIn(cur)

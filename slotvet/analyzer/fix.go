@@ -77,7 +77,7 @@ func (c *checker) placeOfDefer(f *function, t *taking, stmt inspector.Cursor) (a
 		at, indent = c.endOfLine(last.End())
 		return at, indent
 	case edge.IfStmt_Init:
-		check := stmt.Parent().Node().(*ast.IfStmt) //nolint:forcetypeassert // by the edge
+		check, _ := stmt.Parent().Node().(*ast.IfStmt)
 		block := check.Body
 		if len(w.assume(s, check.Cond, true)) == 0 {
 			block, _ = check.Else.(*ast.BlockStmt)

@@ -162,12 +162,11 @@ func (w *walk) take(s *state) bool {
 
 // leave ends the path at a return.
 func (w *walk) leave(ret *ast.ReturnStmt, s *state) {
-	u, i := idle, -1
-	if len(ret.Results) > 0 {
-		u, i = w.uses(ret, s)
-	} else {
-		u, i = w.namedResult(s)
+	use := w.uses
+	if len(ret.Results) == 0 {
+		use = w.namedResult
 	}
+	u, i := use(ret, s)
 	switch {
 	case u == returned && s.duty != deferred:
 		w.end.returned |= 1 << i
@@ -181,7 +180,7 @@ func (w *walk) leave(ret *ast.ReturnStmt, s *state) {
 }
 
 // namedResult tells whether a return without values returns the slot.
-func (w *walk) namedResult(s *state) (use, int) {
+func (w *walk) namedResult(_ ast.Node, s *state) (use, int) {
 	for i := range w.f.results.Len() {
 		if s.meaning(w.f.results.At(i)) == theSlot {
 			return returned, i

@@ -160,7 +160,11 @@ const (
 	testifyRequire = "github.com/stretchr/testify/require"
 )
 
-func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+// isError reports whether t is an error, which may be one of a certain type.
+func isError(t types.Type) bool {
+	e, ok := types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
+	return ok && types.Implements(t, e)
+}
 
 func isBool(t types.Type) bool {
 	b, ok := t.Underlying().(*types.Basic)

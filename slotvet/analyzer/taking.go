@@ -24,7 +24,7 @@ type function struct {
 
 // collect finds the functions of the package that get slots from somewhere.
 func (c *checker) collect() {
-	cfgs := c.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs) //nolint:forcetypeassert // required
+	cfgs, _ := c.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)
 	for cur := range c.root.Preorder((*ast.CallExpr)(nil), (*ast.UnaryExpr)(nil)) {
 		if !c.isCandidate(cur.Node()) {
 			continue

@@ -152,7 +152,7 @@ func (w *walk) useOf(cur inspector.Cursor) (use, int) {
 // methodUse tells what a selector does with the slot before its dot. A method that is not called, but handed around, may
 // be called later.
 func (c *checker) methodUse(selector inspector.Cursor) use {
-	n := selector.Node().(*ast.SelectorExpr) //nolint:forcetypeassert // by the edge
+	n, _ := selector.Node().(*ast.SelectorExpr)
 	if s := c.TypesInfo.Selections[n]; s != nil && s.Kind() == types.FieldVal {
 		return kept // it has no exported fields: this is the package of the slot itself
 	}
@@ -178,7 +178,7 @@ func isEvicted(id inspector.Cursor) bool {
 
 // argumentUse tells what a call does with a slot that is an argument.
 func (w *walk) argumentUse(call inspector.Cursor) (use, int) {
-	n := call.Node().(*ast.CallExpr) //nolint:forcetypeassert // by the edge
+	n, _ := call.Node().(*ast.CallExpr)
 	switch {
 	case w.TypesInfo.Types[n.Fun].IsType():
 		return w.useOf(call)

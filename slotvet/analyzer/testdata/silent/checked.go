@@ -272,3 +272,11 @@ func releasedInConstantRange(reg *inflight.Registry) {
 		go slot.Release()
 	}
 }
+
+func certainTypeOfError(enter func() (*inflight.Slot, *inflight.LimitError)) {
+	slot, refusal := enter()
+	if refusal != nil {
+		return
+	}
+	slot.Release()
+}

@@ -1,6 +1,6 @@
 GOLANGCI_LINT = v2.15.0
 
-.PHONY: test race lint bench e2e fuzz tools
+.PHONY: test race lint bench e2e fuzz soak mutate tools
 
 test:
 	go test work
@@ -12,13 +12,19 @@ lint:
 	golangci-lint run $$(go list -m -f '{{.Dir}}/...')
 
 bench:
-	go test -run '^$$' -bench . -benchmem work
+	go run ./bench
 
 e2e:
 	go test -C e2e -race -count=1 ./...
 
 fuzz:
 	.ci/fuzz 60s
+
+soak:
+	go test -C e2e -count=1 -timeout 0 -v -run TestSoak -soak $(or $(SOAK),5m) .
+
+mutate:
+	go run ./modelcheck/mutate
 
 tools:
 	go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -114,7 +116,7 @@ func TestEveryNumber(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		for range 2 {
-			waiting.Go(func() { _, _ = reg.Acquire(ctx, glm, inflight.Weight(18)) })
+			waiting.Go(func() { _, _ = reg.Acquire(ctx, glm, inflight.Weight(18)) }) //slotvet:ignore cancelled while it waits
 		}
 		synctest.Wait()
 		for range 8 {
@@ -177,7 +179,7 @@ func TestBusyOrLeaked(t *testing.T) {
 	for _, reclaim := range []bool{false, true} {
 		reg := newRegistry(t, inflight.Config{ReclaimLost: reclaim})
 		hold(t, reg, glm)
-		_, err := reg.TryAcquire(glm) // and dropped
+		_, err := reg.TryAcquire(glm) //slotvet:ignore dropped on purpose
 		require.NoError(t, err)
 		reg.Sweep()
 		runtime.GC()
@@ -249,6 +251,26 @@ func TestConventions(t *testing.T) {
 	problems, err := testutil.CollectAndLint(metrics.NewCollector(reg, metrics.WithKeys(glm)))
 	require.NoError(t, err)
 	require.Empty(t, problems)
+}
+
+// The README has every metric, and no other.
+func TestReadmeNamesEveryMetric(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var documented, exported []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(inflight_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(readme), -1) {
+		documented = append(documented, m[1]+" "+m[2])
+	}
+	reg := newRegistry(t, inflight.Config{})
+	hold(t, reg, glm)
+	all := prometheus.NewPedanticRegistry()
+	all.MustRegister(metrics.NewCollector(reg, metrics.WithKeys(glm)))
+	families, err := all.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		exported = append(exported, f.GetName()+" "+strings.ToLower(f.GetType().String()))
+	}
+	require.ElementsMatch(t, exported, documented)
 }
 
 func TestRegistriesSideBySide(t *testing.T) {

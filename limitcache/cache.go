@@ -33,9 +33,10 @@ var ErrNotFound = errors.New("limitcache: no limits are set for the key")
 
 // Config says where limits come from and how long they are kept. Only Fetch is required.
 type Config struct {
-	// Fetch reads the limits of a key. It is called by many goroutines at once, but for one key by one at a time, as long
-	// as it keeps to its context: that ends after Timeout and with Close, and what Fetch returns later is dropped.
-	// ErrNotFound says that none are set. A panic is an error, and so are limits below inflight.Blocked.
+	// Fetch reads the limits of a key. It is called by many goroutines at once, for one key by one at a time, unless the
+	// key is invalidated while it runs. It should return when its context ends, which is after Timeout and with Close:
+	// what it returns later is dropped, and another call may have begun by then. ErrNotFound says that no limits are set.
+	// A panic is an error, and so are limits below inflight.Blocked. Fetch must not look up its own key in the cache.
 	Fetch func(ctx context.Context, k inflight.Key) (inflight.Limits, error)
 
 	// Default are the limits of a key that has none: none are set, or no fetch has succeeded yet.

@@ -36,13 +36,20 @@ func Example() {
 	}
 	defer func() { _ = registry.Close() }()
 
+	var held []*inflight.Slot
+	defer func() {
+		for _, slot := range held {
+			slot.Release()
+		}
+	}()
 	try := func(org string) {
 		slot, err := registry.TryAcquire(inflight.Key{Org: org, Model: "glm"})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println("admitted", slot.Key()) // and held to the end of the example
+		held = append(held, slot)
+		fmt.Println("admitted", slot.Key())
 	}
 	try("acme")
 	try("acme")

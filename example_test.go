@@ -13,6 +13,8 @@ import (
 )
 
 // TryAcquire admits or refuses at once. The error says which limit refused; it is for logs, not for clients.
+//
+//slotvet:ignore the few are held to the end of the example
 func ExampleRegistry_TryAcquire() {
 	registry, err := inflight.New(inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 2, Org: 3})})
 	if err != nil {
@@ -77,6 +79,8 @@ func ExampleRegistry_Acquire() {
 
 // A registry whose unit is the byte bounds the memory that uploads may take at the same time: in all, and for one
 // customer.
+//
+//slotvet:ignore the few are held to the end of the example
 func ExampleWeight() {
 	const MiB = 1 << 20
 	memory, err := inflight.New(inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 24 * MiB, Total: 32 * MiB})})
@@ -135,6 +139,8 @@ func ExampleSlot_Context() {
 }
 
 // Limits of a table can change while the registry runs. OnChange lets those who wait have what is new at once.
+//
+//slotvet:ignore the second acquire is refused
 func ExampleLimitTable() {
 	table := inflight.NewLimitTable(inflight.Limits{Key: 1})
 	registry, err := inflight.New(inflight.Config{Limits: table.Limits})

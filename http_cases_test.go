@@ -168,6 +168,7 @@ func TestCasesLostOnErrorPaths(t *testing.T) {
 	t.Run("err-two-stage", errTwoStage)
 }
 
+//slotvet:ignore the few are held to the end of the test
 func errBadRequest(t *testing.T) {
 	w := newWeb(t, 64)
 	s := newSite(t, "h1", w.behind(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) }))

@@ -125,8 +125,8 @@ func TestLimitFuncFails(t *testing.T) {
 	})
 	held := take(t, r, acmeGLM)
 	fails = true
-	require.PanicsWithValue(t, "no limits today", func() { _, _ = r.TryAcquire(acmeGLM) })
-	require.PanicsWithValue(t, "no limits today", func() { _, _ = r.Acquire(t.Context(), acmeQwen) })
+	require.PanicsWithValue(t, "no limits today", func() { _, _ = r.TryAcquire(acmeGLM) })            //slotvet:ignore it panics
+	require.PanicsWithValue(t, "no limits today", func() { _, _ = r.Acquire(t.Context(), acmeQwen) }) //slotvet:ignore it panics
 	require.Equal(t, 1, r.Stats().InUse)
 	require.Equal(t, 1, r.Stats().Keys)
 	require.EqualValues(t, 1, r.Stats().Admitted)
@@ -161,13 +161,13 @@ func TestZeroUnsetUnlimited(t *testing.T) {
 		for _, limit := range []int{0, inflight.Unlimited} {
 			r := newRegistry(t, limitsOf(scope, limit))
 			for range 64 {
-				take(t, r, acmeGLM)
+				take(t, r, acmeGLM) //slotvet:ignore held to the end of the test
 			}
 			if limit == 0 && scope == inflight.ScopeKey {
 				require.Equal(t, inflight.DefaultKeyLimit, refused(t, r, acmeGLM).Limit)
 				continue
 			}
-			take(t, r, acmeGLM, inflight.Weight(math.MaxInt-64))
+			take(t, r, acmeGLM, inflight.Weight(math.MaxInt-64)) //slotvet:ignore held to the end of the test
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 // lose takes n slots, drops their handles, and returns their ids. Use, if set, is what their holder does first.
 //
 //go:noinline
+//slotvet:ignore that is what it is for
 func lose(t *testing.T, r *inflight.Registry, n int, use func(*inflight.Slot)) []uint64 {
 	t.Helper()
 	var ids []uint64

@@ -65,6 +65,7 @@ func TestKeys(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
+			//slotvet:ignore cancelled while it waits
 			_, _ = r.Acquire(ctx, acmeGLM, inflight.Weight(7), inflight.Also(keyOf("b", "x")), inflight.Weight(10))
 		}()
 		synctest.Wait()

@@ -89,7 +89,7 @@ func limitFuncFails(t *testing.T) {
 		t := q.t
 		held := q.take(acmeGLM)
 		fails = true
-		require.PanicsWithValue(t, "no limits", func() { _, _ = q.TryAcquire(zebraYi) })
+		require.PanicsWithValue(t, "no limits", func() { _, _ = q.TryAcquire(zebraYi) }) //slotvet:ignore it panics
 		require.Equal(t, "no limits", q.acquire(zebraYi).panicked)
 		require.Equal(t, "no limits", q.acquire(acmeGLM).panicked)
 		require.Equal(t, 1, q.Stats().Keys)

@@ -32,7 +32,7 @@ func TestDefaultLimits(t *testing.T) {
 			for _, k := range []inflight.Key{acmeGLM, acmeQwen, zebraGLM} {
 				admits(t, r, k, 64)
 				for range 64 {
-					take(t, r, k)
+					take(t, r, k) //slotvet:ignore held to the end of the test
 				}
 			}
 		})
@@ -219,7 +219,7 @@ func TestOptions(t *testing.T) {
 	s := take(t, r, acmeGLM, inflight.Option{}, inflight.Also(), inflight.MaxWait(time.Hour), inflight.Label("req-1"))
 	require.Equal(t, 1, s.Weight())
 	require.Equal(t, "req-1", s.Label())
-	soon(t, func() { _, _ = r.TryAcquire(acmeGLM, inflight.MaxWait(time.Hour)) })
+	soon(t, func() { _, _ = r.TryAcquire(acmeGLM, inflight.MaxWait(time.Hour)) }) //slotvet:ignore it is refused
 	refuses(t, r, acmeGLM, inflight.MaxWait(time.Hour))
 	s.Release()
 	requireEmpty(t, r)

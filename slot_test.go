@@ -73,6 +73,8 @@ func TestRecreated(t *testing.T) {
 }
 
 // The case negative: no sequence of calls makes a count negative, wrong, or more than the limit.
+//
+//slotvet:ignore some are held to the end of the test
 func TestNegative(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -164,7 +166,7 @@ func TestSlotSaysWhatItIs(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Release()
 		check()
-		other := take(t, r, zebraGLM, inflight.Label("req-2"))
+		other := take(t, r, zebraGLM, inflight.Label("req-2")) //slotvet:ignore held to the end of the test
 		check()
 		require.EqualValues(t, 2, other.ID())
 		require.Equal(t, time.Second, other.AcquiredAt().Sub(s.AcquiredAt()))
@@ -203,6 +205,8 @@ func TestRecordsAreUsedAgain(t *testing.T) {
 }
 
 // IDs are unique, never used again, and ascend with admission, whoever asks.
+//
+//slotvet:ignore every other one is held to the end of the test
 func TestIDs(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{Key: inflight.Unlimited})
 	const goroutines, each = 64, 200

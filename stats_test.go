@@ -93,6 +93,7 @@ func TestStatsRejected(t *testing.T) {
 		defer take(t, r, acmeGLM).Release()
 		defer take(t, r, acmeQwen).Release()
 		defer take(t, r, zebraGLM).Release()
+		//slotvet:ignore each is refused
 		attempt := func(k inflight.Key, opts ...inflight.Option) { _, _ = r.Acquire(t.Context(), k, opts...) }
 		attempt(acmeGLM, inflight.MaxWait(0))
 		attempt(keyOf("acme", "yi"), inflight.MaxWait(-1))
@@ -100,7 +101,7 @@ func TestStatsRejected(t *testing.T) {
 		attempt(acmeGLM, inflight.Weight(2))
 		attempt(zebraYi, inflight.Weight(5))
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = r.Acquire(ctx, acmeGLM) }()
+		go func() { _, _ = r.Acquire(ctx, acmeGLM) }() //slotvet:ignore cancelled while it waits
 		synctest.Wait()
 		attempt(zebraGLM)
 		attempt(acmeQwen)

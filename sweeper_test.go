@@ -78,12 +78,12 @@ func TestAbandonedRegistry(t *testing.T) {
 		"swept":  func(_ *testing.T, r *inflight.Registry) { r.Sweep() },
 		"with a dropped slot": func(t *testing.T, r *inflight.Registry) {
 			t.Helper()
-			take(t, r, acmeGLM)
-			requireLive(t, take(t, r, acmeGLM).Context(context.Background()))
+			take(t, r, acmeGLM)                                               //slotvet:ignore dropped on purpose
+			requireLive(t, take(t, r, acmeGLM).Context(context.Background())) //slotvet:ignore dropped on purpose
 		},
 		"with a dropped slot that a sweep has seen": func(t *testing.T, r *inflight.Registry) {
 			t.Helper()
-			take(t, r, acmeGLM)
+			take(t, r, acmeGLM) //slotvet:ignore dropped on purpose
 			r.Sweep()
 		},
 	} {
@@ -184,7 +184,7 @@ func TestHooksMayCallTheRegistry(t *testing.T) {
 			held := take(t, r, acmeGLM)
 			ctx, cancel := context.WithCancel(t.Context())
 			var waits sync.WaitGroup
-			waits.Go(func() { _, _ = r.Acquire(ctx, acmeGLM) })
+			waits.Go(func() { _, _ = r.Acquire(ctx, acmeGLM) }) //slotvet:ignore cancelled while it waits
 			require.Eventually(t, func() bool { return len(r.Waiters(0)) == 1 }, 10*time.Second, time.Millisecond)
 
 			act = func() { callEverything(r, held) }
@@ -193,8 +193,8 @@ func TestHooksMayCallTheRegistry(t *testing.T) {
 				r.Sweep()
 				r.LimitsChanged()
 				r.Keys(0)
-				_, _ = r.TryAcquire(acmeGLM)
-				_, _ = r.Acquire(t.Context(), acmeGLM, inflight.MaxWait(0))
+				_, _ = r.TryAcquire(acmeGLM)                                //slotvet:ignore it is refused
+				_, _ = r.Acquire(t.Context(), acmeGLM, inflight.MaxWait(0)) //slotvet:ignore it is refused
 			})
 			require.GreaterOrEqual(t, acts.Load(), map[string]int32{"limits": 6, "logger": 2, "sweep": 2}[acting])
 			cancel()
@@ -216,7 +216,7 @@ func callEverything(r *inflight.Registry, held *inflight.Slot) {
 		r.Evict(s.ID())
 		s.Release()
 	}
-	_, _ = r.Acquire(context.Background(), acmeGLM, inflight.MaxWait(time.Millisecond))
+	_, _ = r.Acquire(context.Background(), acmeGLM, inflight.MaxWait(time.Millisecond)) //slotvet:ignore it is refused
 	_, _, _, _, _ = r.InUse(acmeGLM), r.Stats(), r.Slots(0), r.Waiters(0), r.Keys(0)
 	_ = held.Context(context.Background()).Err()
 	r.LimitsChanged()

@@ -84,6 +84,7 @@ func TestForgottenSlotFails(t *testing.T) {
 		failures := failuresOf(func(t *fakeT) {
 			reg := slottest.New(t, inflight.Config{})
 			try(reg).Release()
+			//slotvet:ignore forgotten on purpose
 			try(reg, inflight.Label("req-7"), inflight.Weight(3), inflight.Also(inflight.Key{Org: "all", Model: "glm"}))
 		})
 		require.Len(t, failures, 1)
@@ -100,9 +101,9 @@ func TestForgottenWaiterIsCounted(t *testing.T) {
 		ended := make(chan error, 1)
 		failures := failuresOf(func(t *fakeT) {
 			reg := slottest.New(t, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 1})})
-			try(reg)
+			try(reg) //slotvet:ignore forgotten on purpose
 			go func() {
-				_, err := reg.Acquire(context.Background(), acme)
+				_, err := reg.Acquire(context.Background(), acme) //slotvet:ignore it waits until the registry is closed
 				ended <- err
 			}()
 			slottest.WaitWaiters(t, reg, acme, 1)
@@ -136,7 +137,7 @@ func TestEmptyListsTheOldest(t *testing.T) {
 			require.NoError(t, err)
 			slottest.Empty(t, reg)
 			for range 22 {
-				try(reg)
+				try(reg) //slotvet:ignore forgotten on purpose
 			}
 		})
 		require.Len(t, failures, 1)

@@ -108,11 +108,11 @@ func (w *walk) isComm(n ast.Node) bool {
 
 // node goes over one statement or expression and reports whether there is still a slot to follow behind it.
 func (w *walk) node(n ast.Node, s *state) bool {
-	if n == w.t.stmt && !s.taken {
-		return w.take(s)
-	}
 	if !s.taken {
 		w.changes(n, s)
+		if n == w.t.stmt {
+			w.take(s)
+		}
 		return true
 	}
 	switch n := n.(type) {
@@ -139,14 +139,10 @@ func (w *walk) node(n ast.Node, s *state) bool {
 }
 
 // take begins to follow the slot.
-func (w *walk) take(s *state) bool {
-	w.changes(w.t.stmt, s)
+func (w *walk) take(s *state) {
 	s.taken = true
 	if v := w.t.slot; v != nil {
-		if s.duty = w.capturedBefore(v, w.t.stmt.Pos()); s.duty == deferred {
-			w.end.kept = true
-			return false
-		}
+		s.duty = w.capturedBefore(v, w.t.stmt.Pos())
 		s.set(v, theSlot)
 	}
 	for _, v := range w.t.others {
@@ -157,7 +153,6 @@ func (w *walk) take(s *state) bool {
 			s.set(v, ifFalse)
 		}
 	}
-	return true
 }
 
 // leave ends the path at a return.

@@ -299,3 +299,55 @@ func releasedInPlaceOfAnother(reg *inflight.Registry, other *inflight.Slot) {
 	use(slot.ID())
 	other.Release()
 }
+
+func takenAgainButNotReleased(ctx context.Context, reg *inflight.Registry) {
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	if err != nil {
+		return
+	}
+	ctx = slot.Context(ctx)
+	if inflight.Take(ctx) != nil {
+		return
+	}
+}
+
+func conditionChanges(reg *inflight.Registry, limited, traced bool) {
+	var slot *inflight.Slot
+	if limited {
+		slot, _ = reg.TryAcquire(key) // want `slot is not released on every path`
+	}
+	limited = traced
+	if limited {
+		slot.Release()
+	}
+}
+
+func conditionChangesElsewhere(reg *inflight.Registry, limited bool, later func(func())) {
+	var slot *inflight.Slot
+	later(func() { limited = false })
+	if limited {
+		slot, _ = reg.TryAcquire(key) // want `slot is not released on every path`
+	}
+	if limited {
+		slot.Release()
+	}
+}
+
+func firstOfTwo(reg *inflight.Registry) {
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	if slot.Weight() > 1 || err != nil {
+		return
+	}
+	slot.Release()
+}
+
+func conditionChangesByAddress(reg *inflight.Registry, limited bool, change func(*bool)) {
+	var slot *inflight.Slot
+	if limited {
+		slot, _ = reg.TryAcquire(key) // want `slot is not released on every path`
+	}
+	change(&limited)
+	if limited {
+		slot.Release()
+	}
+}

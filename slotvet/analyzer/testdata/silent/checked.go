@@ -117,6 +117,18 @@ func errorTypeSwitch(reg *inflight.Registry) error {
 	}
 }
 
+func errorTypeSwitchAlone(reg *inflight.Registry) error {
+	slot, err := reg.TryAcquire(key)
+	switch err.(type) {
+	case *inflight.LimitError:
+		return err
+	}
+	if err == nil {
+		slot.Release()
+	}
+	return err
+}
+
 func switchOnTrue(reg *inflight.Registry) {
 	slot, err := reg.TryAcquire(key)
 	switch err == nil {
@@ -279,4 +291,26 @@ func certainTypeOfError(enter func() (*inflight.Slot, *inflight.LimitError)) {
 		return
 	}
 	slot.Release()
+}
+
+func onlyIfMany(reg *inflight.Registry, n int) {
+	var slot *inflight.Slot
+	if n > 3 {
+		slot, _ = reg.TryAcquire(key)
+	}
+	work()
+	if n > 3 {
+		slot.Release()
+	}
+}
+
+func onlyIfLimitedAndMore(reg *inflight.Registry, limited, traced bool) {
+	var slot *inflight.Slot
+	if traced && limited {
+		slot, _ = reg.TryAcquire(key)
+	}
+	work()
+	if limited {
+		slot.Release()
+	}
 }

@@ -67,6 +67,23 @@ func deferredClosureWithAlias(reg *inflight.Registry) error {
 	return err
 }
 
+func deferredClosureRenames(reg *inflight.Registry) {
+	slot, _ := reg.TryAcquire(key)
+	defer func() {
+		mine := slot
+		mine.Release()
+	}()
+}
+
+func addressTaken(reg *inflight.Registry) (err error) {
+	var slot *inflight.Slot
+	defer releaseAt(&slot)
+	slot, err = reg.TryAcquire(key)
+	return err
+}
+
+func releaseAt(slot **inflight.Slot) { (*slot).Release() }
+
 func deferredUnderCondition(reg *inflight.Registry, quick bool) {
 	slot, err := reg.TryAcquire(key)
 	if err != nil {
@@ -150,6 +167,16 @@ func takenAgain(w http.ResponseWriter, r *http.Request, reg *inflight.Registry, 
 	if inflight.Take(ctx) != nil {
 		slot.Release()
 	}
+}
+
+func takenAgainAtOnce(w http.ResponseWriter, r *http.Request, reg *inflight.Registry, next http.Handler) {
+	slot, err := reg.TryAcquire(key)
+	if err != nil {
+		return
+	}
+	ctx := slot.Context(r.Context())
+	next.ServeHTTP(w, r.WithContext(ctx))
+	inflight.Take(ctx).Release()
 }
 
 func takenAgainThroughRequest(w http.ResponseWriter, r *http.Request, reg *inflight.Registry, next http.Handler) {
@@ -246,6 +273,8 @@ func TestRefused(t *testing.T) {
 	if _, err := reg.TryAcquire(key); err == nil {
 		t.Fatal("admitted")
 	}
+	_, err = reg.TryAcquire(key)
+	require.NotNil(t, err)
 	slot := inflight.Take(t.Context())
 	require.Nil(t, slot)
 }
@@ -255,11 +284,27 @@ func benchmark(tb testing.TB, reg *inflight.Registry) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if slot.Weight() > 1 {
-		tb.Fatalf("heavy: %v", slot)
-	}
 	if !assert.NoError(tb, err) {
 		return
 	}
 	slot.Release()
+}
+
+func asserted(tb testing.TB, reg *inflight.Registry) {
+	slot, _ := reg.TryAcquire(key)
+	if assert.NotNil(tb, slot) {
+		slot.Release()
+	}
+}
+
+func fatal(tb testing.TB, reg *inflight.Registry, n int) {
+	slot, _ := reg.TryAcquire(key)
+	switch n {
+	case 1:
+		tb.Fatal(slot)
+	case 2:
+		require.FailNow(tb, "two")
+	default:
+		slot.Release()
+	}
 }

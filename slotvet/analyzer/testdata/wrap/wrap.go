@@ -73,6 +73,26 @@ func (g *Gate) Guarded(ctx context.Context, work func() error) (slot *inflight.S
 	return slot, work()
 }
 
+// GuardedBefore does the same the other way round.
+func (g *Gate) GuardedBefore(work func() error) (slot *inflight.Slot, err error) { // want GuardedBefore:`handsOver\(1\)`
+	defer func() {
+		if err != nil {
+			slot.Release()
+		}
+	}()
+	if slot, err = g.Registry.TryAcquire(inflight.Key{}); err == nil {
+		err = work()
+	}
+	return slot, err
+}
+
+// Last returns a slot that is released by then.
+func (g *Gate) Last() *inflight.Slot {
+	slot, _ := g.Registry.TryAcquire(inflight.Key{})
+	defer slot.Release()
+	return slot
+}
+
 // Next hands over what was sent to it.
 func Next(slots <-chan *inflight.Slot) *inflight.Slot { return <-slots } // want Next:`handsOver\(1\)`
 

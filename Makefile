@@ -1,6 +1,6 @@
 GOLANGCI_LINT = v2.15.0
 
-.PHONY: test race lint bench e2e fuzz soak mutate tools
+.PHONY: test race lint bench e2e fuzz soak mutate slotvet tools
 
 test:
 	go test work
@@ -25,6 +25,10 @@ soak:
 
 mutate:
 	go run ./modelcheck/mutate
+
+slotvet:
+	go install ./slotvet
+	go vet -vettool=$$(go env GOPATH)/bin/slotvet work
 
 tools:
 	go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)

@@ -78,8 +78,9 @@ func TestHistogramsAsText(t *testing.T) {
 		slot, err := reg.Acquire(t.Context(), glm)
 		require.NoError(t, err)
 		slot.Release()
-		for _, name := range []string{"inflight_hold_seconds", "inflight_wait_seconds"} {
+		for name, count := range map[string]uint64{"inflight_hold_seconds": 2, "inflight_wait_seconds": 1} {
 			h := families(t, reg, "")[name].GetMetric()[0].GetHistogram()
+			require.Equal(t, count, h.GetSampleCount())
 			buckets := classic(h)
 			require.Len(t, buckets, 24)
 			require.EqualValues(t, buckets[2]+1, buckets[4], "3 s are in between")

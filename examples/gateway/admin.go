@@ -20,7 +20,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/inflight-go/inflight"
-	"github.com/inflight-go/inflight/limitcache"
 )
 
 const (
@@ -85,7 +84,7 @@ func (a *admin) serveLimit(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		set, err := a.limits.store.limits(r.Context(), k)
-		if err != nil && !errors.Is(err, limitcache.ErrNotFound) {
+		if err != nil {
 			a.unavailable(w, r, err)
 			return
 		}

@@ -38,11 +38,10 @@ func openDBLimits(
 		return nil, err
 	}
 	cache, err := limitcache.New(limitcache.Config{
-		Fetch:       store.limits,
-		TTL:         ttl,
-		NegativeTTL: ttl,
-		OnChange:    changed,
-		Logger:      log,
+		Fetch:    store.limits,
+		TTL:      ttl,
+		OnChange: changed,
+		Logger:   log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -193,7 +192,7 @@ func (s *limitStore) migrate(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// limits is the Fetch of a limitcache.
+// limits is the Fetch of a limitcache. What is not set is 0.
 func (s *limitStore) limits(ctx context.Context, k inflight.Key) (l inflight.Limits, err error) {
 	err = s.use(func() error {
 		rows, err := s.reads.QueryContext(ctx,
@@ -217,9 +216,6 @@ func (s *limitStore) limits(ctx context.Context, k inflight.Key) (l inflight.Lim
 		}
 		return rows.Err()
 	})
-	if err == nil && l == (inflight.Limits{}) {
-		err = limitcache.ErrNotFound
-	}
 	return l, err
 }
 

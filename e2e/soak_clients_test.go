@@ -59,11 +59,11 @@ func (c *soakClient) act() {
 	manner.do(c, p)
 }
 
-// ask makes a request and reads so many bytes of the answer, all if it is negative.
-func (c *soakClient) ask(p soakPlan, bytes int) {
+// ask makes a request and reads n bytes of the answer, all if n is negative.
+func (c *soakClient) ask(p soakPlan, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*soon)
 	defer cancel()
-	c.send(ctx, p, bytes)
+	c.send(ctx, p, n)
 }
 
 // askFor makes a request and leaves after a while.
@@ -78,7 +78,7 @@ func (c *soakClient) askFor(p soakPlan, d time.Duration) {
 	c.send(ctx, p, -1)
 }
 
-func (c *soakClient) send(ctx context.Context, p soakPlan, bytes int) {
+func (c *soakClient) send(ctx context.Context, p soakPlan, n int) {
 	c.model.expect(p.ID)
 	defer c.model.ended(p.ID)
 	resp, err := c.client.Do(c.request(ctx, p))
@@ -94,8 +94,8 @@ func (c *soakClient) send(ctx context.Context, p soakPlan, bytes int) {
 		c.refused(p, resp)
 		return
 	}
-	if bytes >= 0 {
-		_, _ = io.CopyN(io.Discard, resp.Body, int64(bytes))
+	if n >= 0 {
+		_, _ = io.CopyN(io.Discard, resp.Body, int64(n))
 		return
 	}
 	body, err := io.ReadAll(resp.Body)

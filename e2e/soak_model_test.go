@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +57,9 @@ type era struct {
 	ended  time.Time // zero for the last one
 }
 
+// over reports whether these limits can no longer admit anybody.
+func (e era) over() bool { return !e.ended.IsZero() && time.Since(e.ended) > soakGrace }
+
 func newCountingModel() *countingModel {
 	return &countingModel{known: make(map[uint64]*visit), live: make(map[place]int)}
 }
@@ -67,6 +71,7 @@ func (m *countingModel) limit(limits *inflight.LimitTable) {
 	if n := len(m.eras); n > 0 {
 		m.eras[n-1].ended = time.Now()
 	}
+	m.eras = slices.DeleteFunc(m.eras, era.over)
 	m.eras = append(m.eras, era{limits: limits})
 }
 
@@ -156,7 +161,7 @@ func placesOf(k inflight.Key) [4]place {
 func (m *countingModel) limitAt(scope inflight.Scope, k inflight.Key) int {
 	highest := inflight.Blocked
 	for _, e := range m.eras {
-		if !e.ended.IsZero() && time.Since(e.ended) > soakGrace {
+		if e.over() {
 			continue
 		}
 		l := e.limits.Limits(k)

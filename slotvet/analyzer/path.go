@@ -4,11 +4,9 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"slices"
 
 	"golang.org/x/tools/go/ast/edge"
 	"golang.org/x/tools/go/cfg"
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 // maxSteps bounds the walk over the paths of a function. In one that has more, nothing is reported.
@@ -294,19 +292,4 @@ func (w *walk) derived(e ast.Expr, t types.Type, s *state) meaning {
 		return carrier
 	}
 	return nothing
-}
-
-// stops reports whether a call ends the goroutine behind an interface, where the control-flow graph cannot know it.
-func (w *walk) stops(call *ast.CallExpr) bool {
-	fn := typeutil.Callee(w.TypesInfo, call)
-	if fn == nil || fn.Pkg() == nil {
-		return false
-	}
-	switch fn.Pkg().Path() {
-	case "testing":
-		return slices.Contains([]string{"Fatal", "Fatalf", "FailNow", "Skip", "Skipf", "SkipNow"}, fn.Name())
-	case testifyRequire:
-		return slices.Contains([]string{"Fail", "Failf", "FailNow", "FailNowf"}, fn.Name())
-	}
-	return false
 }

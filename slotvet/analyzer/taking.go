@@ -70,8 +70,12 @@ func (c *checker) function(cfgs *ctrlflow.CFGs, cur inspector.Cursor) *function 
 		if !ok || n.Body == nil {
 			return nil
 		}
+		graph := cfgs.FuncDecl(n)
+		if graph == nil {
+			return nil // it is one of those that are known not to return, zap's Fatal and the like
+		}
 		if c.decls[fn] == nil {
-			c.decls[fn] = c.add(cur, cfgs.FuncDecl(n), fn.Signature())
+			c.decls[fn] = c.add(cur, graph, fn.Signature())
 		}
 		return c.decls[fn]
 	case *ast.FuncLit:

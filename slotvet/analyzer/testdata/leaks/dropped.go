@@ -70,6 +70,12 @@ func throughInterface(ctx context.Context, a acquirer) {
 	_, _ = a.Acquire(ctx, key) // want `the slot of a.Acquire is dropped`
 }
 
+func throughAnyInterface(r interface {
+	Reserve() (*inflight.Slot, error)
+}) {
+	_, _ = r.Reserve() // want `the slot of r.Reserve is dropped`
+}
+
 func throughLibraryInterface(ctx context.Context, a inflight.Acquirer) {
 	a.Acquire(ctx, key) // want `the slot of a.Acquire is dropped`
 }
@@ -84,6 +90,10 @@ func methodExpression(reg *inflight.Registry) {
 
 func functionValue(try func(inflight.Key) (*inflight.Slot, error)) {
 	try(key) // want `the slot of try is dropped`
+}
+
+func functionOfSlice(tries []func(inflight.Key) (*inflight.Slot, error)) {
+	tries[0](key) // want `the slot of tries\[0\] is dropped`
 }
 
 func functionValueByName(acquire func() *inflight.Slot) {

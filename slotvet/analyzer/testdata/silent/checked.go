@@ -314,3 +314,99 @@ func onlyIfLimitedAndMore(reg *inflight.Registry, limited, traced bool) {
 		slot.Release()
 	}
 }
+
+// tooManyPaths is not followed to the end, so nothing is said about it.
+func tooManyPaths(reg *inflight.Registry, is struct{ a, b, c, d, e, f, g, h, i, j, k, l, m, n, o bool }) {
+	slot, _ := reg.TryAcquire(key)
+	println(slot.ID())
+	if is.a {
+		work()
+	}
+	if is.b {
+		work()
+	}
+	if is.c {
+		work()
+	}
+	if is.d {
+		work()
+	}
+	if is.e {
+		work()
+	}
+	if is.f {
+		work()
+	}
+	if is.g {
+		work()
+	}
+	if is.h {
+		work()
+	}
+	if is.i {
+		work()
+	}
+	if is.j {
+		work()
+	}
+	if is.k {
+		work()
+	}
+	if is.l {
+		work()
+	}
+	if is.m {
+		work()
+	}
+	if is.n {
+		work()
+	}
+	if is.o {
+		work()
+	}
+	if is.a {
+		work()
+	}
+	if is.b {
+		work()
+	}
+	if is.c {
+		work()
+	}
+	if is.d {
+		work()
+	}
+	if is.e {
+		work()
+	}
+	if is.f {
+		work()
+	}
+	if is.g {
+		work()
+	}
+	if is.h {
+		work()
+	}
+	if is.i {
+		work()
+	}
+	if is.j {
+		work()
+	}
+	if is.k {
+		work()
+	}
+	if is.l {
+		work()
+	}
+	if is.m {
+		work()
+	}
+	if is.n {
+		work()
+	}
+	if is.o {
+		work()
+	}
+}

@@ -182,9 +182,9 @@ func TestDatabaseMovedAwayAndBack(t *testing.T) {
 func TestConcurrentChanges(t *testing.T) {
 	d := openLimits(t, filepath.Join(t.TempDir(), "limits.db"), time.Hour, new(inflight.LimitTable), &syncBuffer{})
 	var workers sync.WaitGroup
-	for w := range 8 {
+	for w := range 64 { // more than SQLite itself would let in within its time
 		workers.Go(func() {
-			for i := range 10 {
+			for i := range 8 {
 				k := []inflight.Key{acme, {Org: "acme"}}[w%2]
 				if err := d.set(t.Context(), k, (1+w)*(i%4)); err != nil {
 					t.Error(err)
@@ -197,6 +197,23 @@ func TestConcurrentChanges(t *testing.T) {
 	stored, err := d.store.limits(t.Context(), acme)
 	require.NoError(t, err)
 	require.Equal(t, stored, d.Limits(acme))
+}
+
+// Two gateways on one database wait for each other.
+func TestTwoWritersOfOneDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.db")
+	var writers sync.WaitGroup
+	for w := range 2 {
+		d := openLimits(t, path, time.Hour, new(inflight.LimitTable), &syncBuffer{})
+		writers.Go(func() {
+			for range 20 {
+				if err := d.set(t.Context(), acme, 1+w); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
 }
 
 func TestOpenLimitStoreRefuses(t *testing.T) {

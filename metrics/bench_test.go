@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,9 +22,7 @@ import (
 func crowded(tb testing.TB) *inflight.Registry {
 	tb.Helper()
 	reg := newRegistry(tb, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 10})})
-	for i := range 100_000 {
-		hold(tb, reg, inflight.Key{Org: strconv.Itoa(i % 10_000), Model: "glm"})
-	}
+	holdMany(tb, reg, 100_000, 10_000)
 	return reg
 }
 

@@ -47,6 +47,22 @@ func hold(tb testing.TB, reg *inflight.Registry, k inflight.Key, opts ...infligh
 	return slot
 }
 
+// holdMany takes n slots, by turns of so many keys, and keeps them to the end of the test.
+func holdMany(tb testing.TB, reg *inflight.Registry, n, keys int) {
+	tb.Helper()
+	slots := make([]*inflight.Slot, n)
+	for i := range slots {
+		var err error
+		slots[i], err = reg.TryAcquire(inflight.Key{Org: strconv.Itoa(i % keys), Model: "glm"})
+		require.NoError(tb, err)
+	}
+	tb.Cleanup(func() {
+		for _, slot := range slots {
+			slot.Release()
+		}
+	})
+}
+
 // scrape returns the values of a collector's series, without those of histograms, as name{label="value"} without the
 // label registry.
 func scrape(tb testing.TB, c prometheus.Collector) map[string]float64 {
@@ -238,9 +254,7 @@ func TestSeriesDoNotGrowWithKeys(t *testing.T) {
 		hold(t, reg, glm)
 		hold(t, reg, qwen)
 		before := testutil.CollectAndCount(c)
-		for i := range 100_000 {
-			hold(t, reg, inflight.Key{Org: strconv.Itoa(i), Model: "glm"})
-		}
+		holdMany(t, reg, 100_000, 100_000)
 		require.Equal(t, before, testutil.CollectAndCount(c), name)
 		require.Equal(t, 100_002.0, scrape(t, c)["keys_at_limit"])
 	}

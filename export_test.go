@@ -1,5 +1,8 @@
 package inflight
 
+// Batch is how many a walk visits under one lock.
+const Batch = batch
+
 // Gates is how many limits the registry keeps count of. Only those that somebody holds or waits at may be among them,
 // and the total, which is not counted here.
 func (r *Registry) Gates() int {

@@ -2,8 +2,9 @@ package inflight
 
 import "runtime"
 
-// batch is how many are visited before the lock is given up for a moment.
-const batch = 128
+// batch is how many are visited before the lock is given up for a moment. What takes longest, to hand a slot over to the
+// garbage collector, takes some microseconds each.
+const batch = 32
 
 // walk visits what is listed, under the lock, front to back, until visit returns false. The lock is given up between
 // two batches, and settle is called then, and at the end, without it; settle may be nil.

@@ -26,7 +26,7 @@ func TestWalkLetsOthersIn(t *testing.T) {
 	seen, batch := 0, 0
 	var last uint64
 	r.WalkSlots(func() {
-		require.LessOrEqual(t, batch, 128)
+		require.LessOrEqual(t, batch, inflight.Batch)
 		batch = 0
 		slots[last-1].Release() // the one just seen; it would block for ever if the lock were held
 		if last < n {
@@ -38,7 +38,7 @@ func TestWalkLetsOthersIn(t *testing.T) {
 		seen++
 		batch++
 	})
-	require.Equal(t, n-(n-1)/128, seen, "all but the one that went away before each batch")
+	require.Equal(t, n-n/(inflight.Batch+1), seen, "all but the one that went away before each batch")
 	releaseAll(slots)
 	require.Zero(t, r.Gates())
 }
@@ -73,7 +73,7 @@ func TestReadsOfMany(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{})
 	slots := takeMany(t, r, n)
 	require.Len(t, r.Keys(0), n)
-	for _, limit := range []int{0, 1, 128, 129, 256, n, n + 1} {
+	for _, limit := range []int{0, 1, inflight.Batch, inflight.Batch + 1, 2 * inflight.Batch, n, n + 1} {
 		want := n
 		if limit > 0 {
 			want = min(limit, n)

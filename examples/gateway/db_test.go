@@ -163,7 +163,7 @@ func TestDatabaseMovedAwayAndBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.db")
 	d := openLimits(t, path, time.Hour, new(inflight.LimitTable), &syncBuffer{})
 	require.NoError(t, d.set(t.Context(), acme, 1))
-	require.NoError(t, os.Rename(path, path+".away"))
+	require.ErrorContains(t, d.store.use(func() error { return os.Rename(path, path+".away") }), "no such file")
 	require.Error(t, d.set(t.Context(), acme, 2))
 	for range 4 { // more connections than there were
 		if conn, err := d.store.reads.Conn(t.Context()); err == nil {

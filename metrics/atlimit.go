@@ -15,7 +15,7 @@ type atLimit struct {
 	keys, seconds *prometheus.Desc
 
 	mu   sync.Mutex
-	seen map[inflight.Key]sighting // the keys at their limit, each as long as it is
+	seen map[inflight.Key]*sighting // the keys at their limit, each as long as it is
 }
 
 // A sighting says from when to when scrapes have found a key at its limit.
@@ -29,7 +29,7 @@ func (a *atLimit) init(desc func(name, help string, labels ...string) *prometheu
 	a.keys = desc("keys_at_limit", "Keys whose own limit has no room.")
 	a.seconds = desc("key_at_limit_seconds",
 		"How long scrapes have found the same key at its own limit, of the key with which that has gone on for longest.")
-	a.seen = make(map[inflight.Key]sighting)
+	a.seen = make(map[inflight.Key]*sighting)
 }
 
 func (a *atLimit) describe(ch chan<- *prometheus.Desc) {
@@ -52,12 +52,12 @@ func (a *atLimit) note(live []inflight.KeyInfo, now time.Time) (keys int, longes
 			continue
 		}
 		keys++
-		s, known := a.seen[info.Key]
-		if !known {
-			s.first = now
+		s := a.seen[info.Key]
+		if s == nil {
+			s = &sighting{first: now}
+			a.seen[info.Key] = s
 		}
 		s.last = now
-		a.seen[info.Key] = s
 	}
 	for k, s := range a.seen {
 		if now.Sub(s.last) > gap {

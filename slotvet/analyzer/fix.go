@@ -13,7 +13,7 @@ import (
 // fixes suggests to defer the release. That is safe if no path gives the slot to somebody who may need it beyond the
 // function, and no loop would pile it up.
 func (c *checker) fixes(f *function, t *taking, o outcome) []analysis.SuggestedFix {
-	if !o.leak.IsValid() || o.kept || o.again || o.returned != 0 || o.over.IsValid() || inLoop(f, t) {
+	if !o.leak.IsValid() || o.kept || o.again || o.returned != 0 || inLoop(f, t) {
 		return nil
 	}
 	stmt, ok := c.root.FindNode(t.stmt)

@@ -127,3 +127,18 @@ func inLoop(reg *inflight.Registry) {
 }
 
 func oneLine(reg *inflight.Registry) { slot, _ := reg.TryAcquire(key); println(slot.ID()) } // want `slot is not released`
+
+func inLoopByGoto(reg *inflight.Registry) {
+again:
+	slot, err := reg.TryAcquire(key) // want `slot is not released`
+	if err != nil || slot.Weight() > 1 {
+		return
+	}
+	goto again
+}
+
+func inIfOfSomethingElse(reg *inflight.Registry) {
+	if slot, err := reg.TryAcquire(key); work() != nil { // want `slot is not released`
+		println(slot.ID(), err)
+	}
+}

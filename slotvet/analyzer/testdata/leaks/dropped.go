@@ -41,6 +41,11 @@ func bothBlank(reg *inflight.Registry) {
 	_, _ = reg.TryAcquire(key) // want `the slot of reg.TryAcquire is dropped`
 }
 
+func blankForEver(reg *inflight.Registry) {
+	_, _ = reg.TryAcquire(key) // want `the slot of reg.TryAcquire is dropped`
+	select {}
+}
+
 func blankInLoop(reg *inflight.Registry) {
 	for {
 		_, err := reg.TryAcquire(key) // want `the slot of reg.TryAcquire is dropped`

@@ -154,6 +154,7 @@ func loggedOnly(reg *inflight.Registry) {
 		return
 	}
 	fmt.Println("took", slot)
+	print(slot)
 }
 
 func blankUse(reg *inflight.Registry) {
@@ -318,6 +319,17 @@ func conditionChanges(reg *inflight.Registry, limited, traced bool) {
 	}
 	limited = traced
 	if limited {
+		slot.Release()
+	}
+}
+
+func conditionChangesInField(reg *inflight.Registry, is struct{ limited bool }, traced bool) {
+	var slot *inflight.Slot
+	if is.limited {
+		slot, _ = reg.TryAcquire(key) // want `slot is not released on every path`
+	}
+	is.limited = traced
+	if is.limited {
 		slot.Release()
 	}
 }

@@ -244,6 +244,12 @@ func accessorBehindInterface(g interface{ Slot() *inflight.Slot }) inflight.Key 
 	return g.Slot().Key()
 }
 
+func accessorInPlaceOfAnother(reg *inflight.Registry, g *wrap.Gate) {
+	show := func() *inflight.Slot { return g.Slot() }
+	show()
+	show = func() *inflight.Slot { return wrap.Must(reg.TryAcquire(key)) }
+}
+
 func keptByCallee(ctx context.Context, g *wrap.Gate) {
 	g.Hold("acme")
 	g.Bound(ctx)

@@ -104,9 +104,7 @@ func (h *handler) routes() *http.ServeMux {
 		}
 		mux.HandleFunc(path, notAllowed(methods))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, http.StatusNotFound, "The console has nothing here.")
-	})
+	mux.HandleFunc("/", notFound)
 	return mux
 }
 
@@ -131,8 +129,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if cleaned(url.Path) {
 		h.mux.ServeHTTP(w, &inner)
 	} else {
-		fail(w, http.StatusNotFound, "The console has nothing here.")
+		notFound(w, r)
 	}
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	fail(w, http.StatusNotFound, "The console has nothing here. The path of its page ends in a slash.")
 }
 
 // who names who makes the request, also if User knows no name.

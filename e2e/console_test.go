@@ -13,6 +13,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inflight-go/inflight"
@@ -349,8 +352,9 @@ func consoleSetsLimits(t *testing.T, b browser) {
 func consoleLooks(t *testing.T, b browser) {
 	reg := newRegistry(t, inflight.Limits{Key: 40})
 	holdMany(t, reg, 36)
-	p, _ := openOwn(t, b, reg, console.Config{Admin: true})
-	p.sees(rows + ` === 36`)
+	table := inflight.NewLimitTable(inflight.Limits{Key: 40, Org: 1_000_000, Model: 1_000_000, Total: 1_000_000})
+	p, _ := openOwn(t, b, reg, console.Config{Admin: true, Table: table})
+	p.sees(rows + ` === 36 && document.querySelector('#limits').textContent.includes('defaults40')`)
 	brightness := make(map[string]uint32)
 	for _, l := range []look{
 		{name: "light", scheme: "light", width: 1360, height: 1000},
@@ -368,4 +372,29 @@ func consoleLooks(t *testing.T, b browser) {
 	}
 	require.Greater(t, brightness["light"], uint32(0xd000))
 	require.Less(t, brightness["dark"], uint32(0x3000))
+}
+
+// The console works where routers of other kinds put it.
+func TestConsoleBelowRouters(t *testing.T) {
+	h := console.Handler(newRegistry(t, inflight.Limits{}), console.Config{})
+	onChi := chi.NewRouter()
+	onChi.Mount("/ops/inflight", h)
+	gin.SetMode(gin.ReleaseMode)
+	onGin := gin.New()
+	onGin.Any("/ops/inflight/*any", gin.WrapH(h))
+	onEcho := echo.New()
+	onEcho.Any("/ops/inflight/*", echo.WrapHandler(h))
+	onEcho.GET("/ops/inflight", func(c echo.Context) error { return c.Redirect(http.StatusFound, "/ops/inflight/") })
+	for name, router := range map[string]http.Handler{"chi": onChi, "gin": onGin, "echo": onEcho} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, plain, router)
+			for path, status := range map[string]int{
+				"": 200, "/": 200, "/api/overview": 200, "/api/slots/7": 404, "/nothing": 404, "/api/nothing": 404,
+			} {
+				resp := get(t, s.Client(), s.URL+"/ops/inflight"+path)
+				require.Equal(t, status, resp.StatusCode, path)
+				require.NotEmpty(t, resp.Header.Get("Content-Security-Policy"), "it is the console that says so")
+			}
+		})
+	}
 }

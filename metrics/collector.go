@@ -2,8 +2,8 @@
 //
 //	prometheus.MustRegister(metrics.NewCollector(reg))
 //
-// The collector keeps no counters of its own. It reads the registry when it is scraped, so what it shows is what is,
-// and a registry that nobody scrapes pays nothing. No series bears the name of an organisation or a model, so that
+// The collector counts nothing itself. It reads the registry when it is scraped, so what it shows is what is, and a
+// registry that nobody scrapes pays nothing. No series bears the name of an organisation or a model, so that
 // their number does not grow with that of the keys; WithKeys makes an exception for a fixed list.
 //
 // The folder deploy of the repository has alert rules and a dashboard over these metrics.

@@ -37,7 +37,7 @@ var allScopes = inflight.Limits{
 func acquireGroups() []group {
 	return []group{
 		{name: acquireGroup, base: floor, rows: acquireRows()},
-		{name: sizeGroup, base: oneSlot, noGC: true, rows: sizeRows()},
+		{name: sizeGroup, base: oneSlot, noGC: true, rows: sizeRows(1)},
 		{name: "The same, goroutines and CPUs", cpus: []int{1, 2, 4, 8}, base: floor, rows: []row{
 			floorRow(floor, 1), contenders[0].row(true), contenders[1].row(true), contenders[5].row(true),
 		}},
@@ -109,18 +109,18 @@ func (c contender) row(live bool) row {
 	}}
 }
 
-// sizeRows take slots of all keys in turn, in an order that no cache foresees.
-func sizeRows() []row {
+// sizeRows take slots of all keys in turn, in an order that no cache foresees. A test has them a part of the size.
+func sizeRows(part int) []row {
 	return []row{
 		floorRow(floor, 1),
 		heldRow(oneSlot, unlimited, 1, 1),
-		heldRow("inflight, 10,000 live slots", unlimited, 10_000, 1),
-		heldRow(million, unlimited, 1_000_000, 1),
-		floorRow("floor, 1,000 keys", 1000),
-		heldRow("inflight, 1,000 keys", unlimited, 1000, 1000),
-		floorRow("floor, 100,000 keys", 100_000),
-		heldRow("inflight, 100,000 keys", unlimited, 100_000, 100_000),
-		heldRow("inflight, 100,000 keys, 1,000,000 live slots", unlimited, 1_000_000, 100_000),
+		heldRow("inflight, 10,000 live slots", unlimited, 10_000/part, 1),
+		heldRow(million, unlimited, 1_000_000/part, 1),
+		floorRow("floor, 1,000 keys", 1000/part),
+		heldRow("inflight, 1,000 keys", unlimited, 1000/part, 1000/part),
+		floorRow("floor, 100,000 keys", 100_000/part),
+		heldRow("inflight, 100,000 keys", unlimited, 100_000/part, 100_000/part),
+		heldRow("inflight, 100,000 keys, 1,000,000 live slots", unlimited, 1_000_000/part, 100_000/part),
 	}
 }
 

@@ -107,7 +107,8 @@ func watch(reg *inflight.Registry, read func()) (took, longest time.Duration) {
 		cycle(reg, key, 1000) // warm
 		close(running)
 		var longest time.Duration
-		for last := time.Now(); !done.Load(); {
+		for last, more := time.Now(), true; more; {
+			more = !done.Load() // once more after the read: the first call may have been held up all along
 			slot := must(reg.TryAcquire(key))
 			acquired := time.Now()
 			slot.Release()

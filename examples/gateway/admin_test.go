@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -202,9 +203,17 @@ func TestAdminToken(t *testing.T) {
 }
 
 func TestRaisedLimitAdmitsAtOnce(t *testing.T) {
-	for whose, more := range map[string]string{"acme": "llama", "acme/models/glm": "glm"} {
-		s := openDB(t, config{wait: soon}, inflight.NewLimitTable(inflight.Limits{}), newModelServer(1))
-		s.setLimit(t, whose, "1")
+	for whose, more := range map[string]string{"acme": "llama", "acme/models/glm": "glm", "table": "llama"} {
+		table := inflight.NewLimitTable(inflight.Limits{})
+		s := openDB(t, config{wait: soon}, table, newModelServer(1))
+		set := func(limit int) {
+			if whose == "table" {
+				require.NoError(t, table.Set(inflight.Key{Org: "acme"}, inflight.Limits{Org: limit}))
+				return
+			}
+			s.setLimit(t, whose, strconv.Itoa(limit))
+		}
+		set(1)
 		s.stream(t, chatPath, "1000")
 		answered := make(chan string)
 		go func() {
@@ -219,7 +228,7 @@ func TestRaisedLimitAdmitsAtOnce(t *testing.T) {
 			answered <- resp.Status
 		}()
 		require.Eventually(t, func() bool { return s.registry.Stats().Waiters == 1 }, soon, tick)
-		s.setLimit(t, whose, "2")
+		set(2)
 		require.Equal(t, "200 OK", <-answered)
 		require.Eventually(t, func() bool { return s.registry.Stats().Holders == 1 }, soon, tick)
 

@@ -1,6 +1,6 @@
 package inflight
 
-// Batch is how many a walk visits under one lock.
+// Batch is how many WalkSlots and WalkKeys visit under one lock.
 const Batch = batch
 
 // Gates is how many limits the registry keeps count of. Only those that somebody holds or waits at may be among them,
@@ -24,7 +24,7 @@ func (r *Registry) WhileLocked(f func()) {
 
 // WalkKeys visits the live keys as Keys does, and calls between after each batch.
 func (r *Registry) WalkKeys(between func(), visit func(Key)) {
-	walk(r, &r.keys, between, func(g *gate) bool {
+	walk(r, &r.keys, batch, between, func(g *gate) bool {
 		visit(g.key)
 		return true
 	})
@@ -32,7 +32,7 @@ func (r *Registry) WalkKeys(between func(), visit func(Key)) {
 
 // WalkSlots visits the ids of the live slots as Slots does, and calls between after each batch.
 func (r *Registry) WalkSlots(between func(), visit func(id uint64)) {
-	walk(r, &r.holders, between, func(h *holder) bool {
+	walk(r, &r.holders, batch, between, func(h *holder) bool {
 		visit(h.id)
 		return true
 	})

@@ -50,7 +50,7 @@ type KeyInfo struct {
 func (r *Registry) Slots(limit int) []SlotInfo {
 	var found pile[SlotInfo]
 	now := r.now()
-	walk(r, &r.holders, found.settle, func(h *holder) bool {
+	walk(r, &r.holders, batch, found.settle, func(h *holder) bool {
 		return found.add(r.describeLocked(h, now)) != limit
 	})
 	writeStacks(found.all)
@@ -61,7 +61,7 @@ func (r *Registry) Slots(limit int) []SlotInfo {
 // Slots, of very many those that come and go meanwhile may or may not be among them. Safe for concurrent use.
 func (r *Registry) Waiters(limit int) []WaiterInfo {
 	var found pile[WaiterInfo]
-	walk(r, &r.waiters, found.settle, func(w *waiter) bool {
+	walk(r, &r.waiters, batch, found.settle, func(w *waiter) bool {
 		return found.add(WaiterInfo{
 			Key: w.key, Label: w.method.before(w.label), Weight: w.weight,
 			Since: r.start.Add(w.since), Blocked: w.block.gate.scope,
@@ -74,8 +74,11 @@ func (r *Registry) Waiters(limit int) []WaiterInfo {
 // Limits are read after the count, outside the lock; if the limit function panics, that is logged and Limit is 0. Safe
 // for concurrent use.
 func (r *Registry) Keys(limit int) []KeyInfo {
-	var found pile[KeyInfo]
-	walk(r, &r.keys, found.settle, func(g *gate) bool {
+	r.mu.Lock()
+	n := len(r.gates[ScopeKey])
+	r.mu.Unlock()
+	found := pile[KeyInfo]{all: make([]KeyInfo, 0, n)}
+	walk(r, &r.keys, quickBatch, found.settle, func(g *gate) bool {
 		found.add(g.describeLocked())
 		return true
 	})
@@ -125,7 +128,7 @@ func (r *Registry) Evict(id uint64) bool {
 // this: people ask for it, not requests.
 func (r *Registry) find(id uint64, act func(*holder)) bool {
 	found := false
-	walk(r, &r.holders, nil, func(h *holder) bool {
+	walk(r, &r.holders, quickBatch, nil, func(h *holder) bool {
 		if h.id < id {
 			return true
 		}

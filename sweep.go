@@ -33,12 +33,12 @@ func (r *Registry) Sweep() SweepReport {
 	now := r.now()
 	rep := SweepReport{At: r.start.Add(now)}
 
-	advance(r, &r.holders, &r.seen, nil, func(h *holder) bool {
+	advance(r, &r.holders, &r.seen, slowerBatch, nil, func(h *holder) bool {
 		r.loosenLocked(h)
 		return true
 	})
 	var newly, overdue, long pile[SlotInfo]
-	advance(r, &r.holders, &r.reported, newly.settle, func(h *holder) bool {
+	advance(r, &r.holders, &r.reported, batch, newly.settle, func(h *holder) bool {
 		if now-h.at <= r.cfg.LongHeld {
 			return false
 		}
@@ -53,7 +53,7 @@ func (r *Registry) Sweep() SweepReport {
 		endAll(endings, ErrHeldTooLong)
 		endings = endings[:0]
 	}
-	advance(r, &r.holders, &r.overdue, end, func(h *holder) bool {
+	advance(r, &r.holders, &r.overdue, batch, end, func(h *holder) bool {
 		if now-h.at <= r.cfg.MaxHold {
 			return false
 		}
@@ -62,7 +62,7 @@ func (r *Registry) Sweep() SweepReport {
 		return true
 	})
 	rep.Lost = r.findLost(now)
-	walk(r, &r.holders, long.settle, func(h *holder) bool {
+	walk(r, &r.holders, batch, long.settle, func(h *holder) bool {
 		if now-h.at <= r.cfg.LongHeld {
 			return false
 		}
@@ -106,7 +106,7 @@ const probes = 256
 
 func (r *Registry) findLost(now time.Duration) []SlotInfo {
 	n := 0
-	walk(r, &r.holders, nil, func(h *holder) bool {
+	walk(r, &r.holders, slowerBatch, nil, func(h *holder) bool {
 		if n++; h.slot != nil || n > probes {
 			return false
 		}
@@ -121,7 +121,7 @@ func (r *Registry) findLost(now time.Duration) []SlotInfo {
 	r.mu.Unlock()
 
 	var lost pile[SlotInfo]
-	for some := range slices.Chunk(orphans, batch) {
+	for some := range slices.Chunk(orphans, slowerBatch) {
 		var endings []*ending
 		r.mu.Lock()
 		for _, t := range some {

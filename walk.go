@@ -2,13 +2,17 @@ package inflight
 
 import "runtime"
 
-// batch is how many are visited before the lock is given up for a moment. What takes longest, to hand a slot over to the
-// garbage collector, takes some microseconds each.
-const batch = 32
+// Batches are how many a walk visits before it gives up the lock for a moment: such that the lock is held for some tens
+// of microseconds, whoever waits for it is not held up longer, and a walk does not itself wait too often.
+const (
+	quickBatch  = 1024 // to look at each
+	batch       = 128  // to describe each
+	slowerBatch = 32   // to have the garbage collector watch each
+)
 
 // walk visits what is listed, under the lock, front to back, until visit returns false. The lock is given up between
 // two batches, and settle is called then, and at the end, without it; settle may be nil.
-func walk[T any](r *Registry, l *list[T], settle func(), visit func(*T) bool) {
+func walk[T any](r *Registry, l *list[T], batch int, settle func(), visit func(*T) bool) {
 	var mark elem[T]
 	r.mu.Lock()
 	mark.insertAfter(&l.root)
@@ -18,11 +22,11 @@ func walk[T any](r *Registry, l *list[T], settle func(), visit func(*T) bool) {
 		mark.remove()
 		r.mu.Unlock()
 	}()
-	advance(r, l, &mark, settle, visit)
+	advance(r, l, &mark, batch, settle, visit)
 }
 
 // advance is as walk, from a bookmark on. It leaves the bookmark behind the last one for which visit returned true.
-func advance[T any](r *Registry, l *list[T], mark *elem[T], settle func(), visit func(*T) bool) {
+func advance[T any](r *Registry, l *list[T], mark *elem[T], batch int, settle func(), visit func(*T) bool) {
 	for more := true; more; {
 		r.mu.Lock()
 		for n := 0; more && n < batch; n++ {

@@ -10,10 +10,11 @@
 //
 // A slot is taken by a method Acquire or TryAcquire of any type, by inflight.Take, and by each function, method or
 // closure that returns a slot that it has taken. A function that returns a slot which stays somewhere else too, such as
-// in a field, hands nothing over. The other methods of a slot, comparisons, logging and the assertions of tests do not count as
-// passing it on.
+// in a field, hands nothing over. The other methods of a slot, comparisons, logging and the assertions of tests do not
+// count as passing it on.
 //
-// What was meant is said by a comment with a reason, on the line of the report or on the one before:
+// A comment with a reason silences it, for its line and the next; in the comment of a function or of the package, for all
+// of the function or file:
 //
-//	//slotvet:ignore the process ends here
+//	//slotvet:ignore held until the process ends
 package analyzer

@@ -10,13 +10,17 @@ import (
 // below returns the part of the path below the console's mount point, without a leading slash: "" for the page.
 //
 // Where that is, is not known: it depends on what is around the handler. The pattern of a ServeMux (or chi) tells, if the
-// prefix was not stripped. In all other cases the end of the path does, for there are few things to ask for.
+// prefix was not stripped; if it was, all that is left is below. In all other cases the end of the path tells, for there
+// are few things to ask for.
 func below(r *http.Request) string {
 	whole := r.URL.Path
 	if mount := subtree(r.Pattern); mount != "" {
 		if rest, ok := strings.CutPrefix(whole, mount); ok {
 			return rest
 		}
+	}
+	if rest, ok := strings.CutPrefix(whole, "/api/"); ok && !strings.HasPrefix(r.RequestURI, whole) {
+		return "api/" + rest
 	}
 	if i := strings.LastIndex("/"+whole, "/api/"); i >= 0 && !strings.HasSuffix(whole, "/") {
 		return whole[i:]

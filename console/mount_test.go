@@ -52,6 +52,21 @@ func TestMount(t *testing.T) {
 	}
 }
 
+// Where it can be known what is the console's, what ends in a slash is not taken for the page.
+func TestSlashTooMany(t *testing.T) {
+	h := newConsole(newRegistry(t, inflight.Config{}))
+	byChi := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Pattern = "/ops/*"
+		h.ServeHTTP(w, r)
+	})
+	for name, handler := range map[string]http.Handler{
+		"on a mux": muxed("/ops/", h), "by chi": byChi, "stripped": muxed("/ops/", http.StripPrefix("/ops", h)),
+	} {
+		problem(t, do(t, handler, http.MethodGet, "/ops/api/slots/", ""), http.StatusNotFound)
+		require.Equal(t, http.StatusOK, do(t, handler, http.MethodGet, "/ops/", "").Code, name)
+	}
+}
+
 // What a ServeMux would redirect, without knowing the prefix, is not found instead.
 func TestPathThatIsNotClean(t *testing.T) {
 	h := http.StripPrefix("/debug", newConsole(newRegistry(t, inflight.Config{})))

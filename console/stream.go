@@ -34,7 +34,6 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInternalServerError, "Something around the console cannot stream: "+err.Error()+".")
 		return
 	}
-	defer s.close()
 	defer h.feed.watch()()
 	ended := h.shutdowns.channel(r)
 
@@ -81,9 +80,6 @@ func (s *eventStream) flush() error {
 
 // bound bounds the next write. A writer that knows no deadlines works without.
 func (s *eventStream) bound() { _ = s.control.SetWriteDeadline(time.Now().Add(patience)) }
-
-// close lifts the deadline, which would else hold for the next response on the connection.
-func (s *eventStream) close() { _ = s.control.SetWriteDeadline(time.Time{}) }
 
 // shutdowns tells streams when their server shuts down, for Server.Shutdown would wait for them.
 type shutdowns struct {

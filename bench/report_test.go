@@ -165,8 +165,10 @@ func TestHeapOf(t *testing.T) {
 func TestBetween(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
 	require.ErrorIs(t, run(plan{rounds: 1, sample: time.Second}, output{page: file}, nil), os.ErrNotExist)
-	require.NoError(t, os.WriteFile(file, []byte("# Page\n"), 0o600))
-	require.ErrorContains(t, run(plan{rounds: 1, sample: time.Second}, output{page: file}, nil), "page.md has no lines")
+	for _, page := range []string{"# Page\n", begin, end} {
+		require.NoError(t, os.WriteFile(file, []byte(page), 0o600))
+		require.ErrorContains(t, run(plan{rounds: 1, sample: time.Second}, output{page: file}, nil), "page.md has no lines")
+	}
 	require.EqualError(t, run(plan{rounds: 1, sample: time.Second}, output{chart: "x.gif"}, nil), `-chart is "x.gif", must end in .png or .svg`)
 	require.Error(t, run(plan{rounds: 0, sample: time.Second}, output{}, nil))
 	require.Error(t, run(plan{rounds: 1, sample: time.Second}, output{}, []string{"x"}))

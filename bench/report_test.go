@@ -48,6 +48,7 @@ func TestNumbers(t *testing.T) {
 	} {
 		require.Equal(t, want, duration(nanos))
 	}
+	require.Equal(t, "1,343,792", number(1_343_792))
 	for n, want := range map[int]string{7: "7", 1000: "1,000", 1_020_003: "1,020,003"} {
 		require.Equal(t, want, grouped(n))
 	}

@@ -54,11 +54,11 @@ func duration(nanos float64) string {
 	return number(nanos) + " " + units[i]
 }
 
-// number shows three digits at most, but no fewer than the number has before the point.
+// number shows three digits at most, but no fewer than the number has before the point, with commas.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 99.95 || v == math.Trunc(v):
-		return strconv.FormatFloat(v, 'f', 0, 64)
+		return grouped(int(math.Round(v)))
 	case a >= 9.995:
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}

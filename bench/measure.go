@@ -97,6 +97,7 @@ func (p plan) measure(g group) map[string]timing {
 		}
 		for k := range works {
 			i := (round + k) % len(works) // another one begins each round
+			works[i](1 + ns[i]/4)         // warms the caches after the row before
 			start := time.Now()
 			works[i](ns[i])
 			nanos[i] = append(nanos[i], float64(time.Since(start).Nanoseconds())/float64(ns[i]))
@@ -115,7 +116,7 @@ func (p plan) measure(g group) map[string]timing {
 func (p plan) calibrate(work func(n int)) int {
 	for n := 1; ; n *= 2 {
 		took := p.sample
-		for range 3 {
+		for range 5 {
 			start := time.Now()
 			work(n)
 			took = min(took, time.Since(start))

@@ -71,6 +71,9 @@ type Cache struct {
 	cached *otter.Cache[inflight.Key, *entry]
 	loader *loader
 
+	// gone has the limits of keys that are no longer cached, as they were last known, in case they cannot be fetched again.
+	gone *otter.Cache[inflight.Key, inflight.Limits]
+
 	open  context.Context //nolint:containedctx // what background fetches run under, ends with Close
 	ended context.Context //nolint:containedctx // one that has ended, for look-ups that must not wait
 	end   context.CancelFunc
@@ -89,13 +92,18 @@ func New(cfg Config) (*Cache, error) {
 	c := &Cache{cfg: cfg, firsts: make(map[*loader]inflight.Key)}
 	c.loader = &loader{cache: c}
 	var err error
+	c.gone, err = otter.New(&otter.Options[inflight.Key, inflight.Limits]{MaximumSize: cfg.MaxKeys, Executor: c.execute})
+	if err != nil {
+		return nil, fmt.Errorf("limitcache: %w", err)
+	}
 	c.cached, err = otter.New(&otter.Options[inflight.Key, *entry]{
 		MaximumSize: cfg.MaxKeys,
 		RefreshCalculator: otter.RefreshWritingFunc(func(e otter.Entry[inflight.Key, *entry]) time.Duration {
 			return e.Value.freshFor
 		}),
-		OnDeletion: c.replaced,
-		Executor:   c.execute,
+		OnAtomicDeletion: c.dropped,
+		OnDeletion:       c.replaced,
+		Executor:         c.execute,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("limitcache: %w", err)
@@ -111,8 +119,9 @@ func New(cfg Config) (*Cache, error) {
 // invalidated or evicted. Look-ups at the same time share one fetch. All others return what is cached, however old. If it
 // is older than its TTL, the look-up starts a refresh in the background.
 //
-// Config.Default is returned as long as no fetch has succeeded. A refresh that fails leaves the limits as they were; the
-// failure is logged once per key and TTL. After Close nothing is fetched any more.
+// Config.Default is returned as long as no fetch has succeeded. A fetch that fails leaves the limits as they were last
+// known, also if they were invalidated since; the failure is logged once per key and TTL. After Close nothing is fetched
+// any more.
 func (c *Cache) Limits(k inflight.Key) inflight.Limits {
 	// A context that has ended does not keep a refresh from starting, and makes an error of what would be a load.
 	e, err := c.cached.Get(c.ended, k, c.loader)
@@ -122,8 +131,8 @@ func (c *Cache) Limits(k inflight.Key) inflight.Limits {
 	return e.limits
 }
 
-// Invalidate drops the limits of k: the next look-up fetches them again, and a fetch that runs already no longer counts.
-// If that look-up fails, the limits are Config.Default; the dropped ones do not come back. Then it calls OnChange.
+// Invalidate drops the limits of k: the next look-up waits for a fetch, and one that runs already no longer counts. Only
+// if the fetch fails are the dropped limits served on, until one succeeds. Then it calls OnChange.
 func (c *Cache) Invalidate(k inflight.Key) {
 	c.cached.Invalidate(k)
 	c.changed()
@@ -205,9 +214,17 @@ func (c *Cache) first(k inflight.Key) inflight.Limits {
 	defer cancel()
 	e, err := c.cached.Get(ctx, k, l)
 	if err != nil {
-		return c.cfg.Default
+		return c.lastKnown(k)
 	}
 	return e.limits
+}
+
+// lastKnown returns the limits of a key that is not cached and cannot be fetched.
+func (c *Cache) lastKnown(k inflight.Key) inflight.Limits {
+	if l, ok := c.gone.GetIfPresent(k); ok {
+		return l
+	}
+	return c.cfg.Default
 }
 
 // invalidate drops what is cached for the keys that match, and what fetches that run now will bring. Keys that are looked
@@ -226,6 +243,13 @@ func (c *Cache) invalidate(match func(inflight.Key) bool) {
 		}
 	}
 	c.changed()
+}
+
+// dropped is called while what is cached of a key goes away.
+func (c *Cache) dropped(old otter.DeletionEvent[inflight.Key, *entry]) {
+	if old.Cause != otter.CauseReplacement {
+		c.gone.Set(old.Key, old.Value.limits)
+	}
 }
 
 // replaced is called after a refresh, when look-ups find what it brought.

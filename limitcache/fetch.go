@@ -33,7 +33,7 @@ func (l *loader) Load(ctx context.Context, k inflight.Key) (*entry, error) {
 		return nil, ctx.Err() // it had only what the first fetch left of the time, which says nothing about k
 	}
 	l.again = true
-	return l.cache.next(k, &entry{limits: l.cache.cfg.Default}, limits, err), nil
+	return l.cache.next(k, &entry{limits: l.cache.lastKnown(k)}, limits, err), nil
 }
 
 // Reload implements [otter.Loader] for the refresh of k.

@@ -47,20 +47,50 @@ func TestInvalidateTakesEffectAtTheNextLookup(t *testing.T) {
 	}
 }
 
-// What was invalidated does not come back when the fetch that follows fails.
-func TestInvalidateForgets(t *testing.T) {
+// As long as the fetch that follows an invalidation fails, or hangs, the limits stay as they were last known: the default
+// ones may be far higher. The next that succeeds counts.
+func TestInvalidateThenFail(t *testing.T) {
 	for name, invalidation := range invalidations {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				db := &database{limit: 10}
-				c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
-				serves(t, c, glm, 10)
-				db.set(0, errDown, 0)
-				invalidation.do(c)
-				serves(t, c, glm, 3)
+		for how, hang := range map[string]time.Duration{"fails": 0, "hangs": time.Hour} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					db := &database{limit: 10}
+					c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 30}})
+					serves(t, c, glm, 10)
+					db.set(0, errDown, hang)
+					for range 3 {
+						invalidation.do(c)
+						require.Equal(t, 10, c.Limits(glm).Key)
+					}
+					db.set(20, nil, 0)
+					time.Sleep(time.Second)
+					c.Limits(glm) // starts the retry
+					synctest.Wait()
+					serves(t, c, glm, 20)
+
+					db.set(0, limitcache.ErrNotFound, 0)
+					invalidation.do(c)
+					serves(t, c, glm, 30) // no limits are set: that is no failure
+					db.set(0, errDown, 0)
+					invalidation.do(c)
+					serves(t, c, glm, 30)
+				})
 			})
-		})
+		}
 	}
+}
+
+// So do those of a key that had to make room for others.
+func TestEvictedThenFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{limit: 10}
+		c := newCache(t, limitcache.Config{Fetch: db.fetch, MaxKeys: 1, Default: inflight.Limits{Key: 30}})
+		serves(t, c, glm, 10)
+		serves(t, c, qwen, 10)
+		synctest.Wait()
+		db.set(0, errDown, 0)
+		require.Equal(t, 10, c.Limits(glm).Key)
+	})
 }
 
 // A first fetch that has read its limits before the invalidation does not bring them into the cache after it.

@@ -147,12 +147,16 @@ func TestInvalidateAgainAndAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &database{limit: 10, delay: 1500 * time.Millisecond}
 				c := newCache(t, limitcache.Config{Fetch: db.fetch, Default: inflight.Limits{Key: 3}})
-				go func() {
-					time.Sleep(time.Second)
+				for _, want := range []struct{ lastKnown, fetched int }{{3, 10}, {10, 20}} {
+					go func() {
+						time.Sleep(time.Second)
+						invalidation.do(c)
+					}()
+					require.Equal(t, 2*time.Second, took(func() { require.Equal(t, want.lastKnown, c.Limits(glm).Key) }))
+					require.Equal(t, 1500*time.Millisecond, took(func() { require.Equal(t, want.fetched, c.Limits(glm).Key) }))
+					db.set(20, nil, 1500*time.Millisecond)
 					invalidation.do(c)
-				}()
-				require.Equal(t, 2*time.Second, took(func() { require.Equal(t, 3, c.Limits(glm).Key) }))
-				require.Equal(t, 1500*time.Millisecond, took(func() { require.Equal(t, 10, c.Limits(glm).Key) }))
+				}
 			})
 		})
 	}

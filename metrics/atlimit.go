@@ -15,6 +15,7 @@ type atLimit struct {
 	keys, seconds *prometheus.Desc
 
 	mu   sync.Mutex
+	last time.Time                  // the last scrape
 	seen map[inflight.Key]*sighting // the keys at their limit, each as long as it is
 }
 
@@ -24,6 +25,10 @@ type sighting struct{ first, last time.Time }
 // gap is how long a key may be found below its limit and still count as being there all the time. A key that is under
 // pressure is below it again and again, from when one of its many slots is given back to when somebody asks for it.
 const gap = 90 * time.Second
+
+// blind is how long nobody may have scraped for the time between to count. It is how long Prometheus, too, takes a value
+// to hold.
+const blind = 5 * time.Minute
 
 func (a *atLimit) init(desc func(name, help string, labels ...string) *prometheus.Desc) {
 	a.keys = desc("keys_at_limit", "Keys whose own limit has no room.")
@@ -47,8 +52,12 @@ func (a *atLimit) collect(ch chan<- prometheus.Metric, live []inflight.KeyInfo) 
 func (a *atLimit) note(live []inflight.KeyInfo, now time.Time) (keys int, longest time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if now.Sub(a.last) > blind {
+		clear(a.seen)
+	}
+	a.last = now
 	for _, info := range live {
-		if !known(info) || info.InUse < info.Limit {
+		if !known(info) || hasRoom(info) {
 			continue
 		}
 		keys++
@@ -67,4 +76,10 @@ func (a *atLimit) note(live []inflight.KeyInfo, now time.Time) (keys int, longes
 		longest = max(longest, s.last.Sub(s.first))
 	}
 	return keys, longest
+}
+
+// hasRoom reports whether one more slot of the weight that those of the key have on average would be let in.
+func hasRoom(k inflight.KeyInfo) bool {
+	room, slots := float64(k.Limit)-float64(k.InUse), float64(k.Holders)
+	return room > 0 && room*slots >= float64(k.InUse)
 }

@@ -104,6 +104,34 @@ func TestKeysAtLimit(t *testing.T) {
 	})
 }
 
+// What was between two scrapes that are far apart nobody knows.
+func TestKeysAtLimitAfterAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := newRegistry(t, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 1})})
+		c := metrics.NewCollector(reg)
+		hold(t, reg, glm)
+		for _, gap := range []struct{ length, seconds time.Duration }{
+			{0, 0}, {5 * time.Minute, 5 * time.Minute}, {5*time.Minute + 1, 0}, {time.Hour, 0}, {time.Minute, time.Minute},
+		} {
+			time.Sleep(gap.length)
+			require.Equal(t, gap.seconds.Seconds(), scrape(t, c)["key_at_limit_seconds"], gap.length)
+		}
+	})
+}
+
+// A key whose slots are heavy is at its limit when no other such slot has room.
+func TestKeysAtLimitOfHeavySlots(t *testing.T) {
+	reg := newRegistry(t, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: 10})})
+	c := metrics.NewCollector(reg)
+	for held, atLimit := range []float64{0, 0, 1} {
+		hold(t, reg, glm, inflight.Weight(3))
+		require.Equal(t, atLimit, scrape(t, c)["keys_at_limit"], held+1)
+	}
+	light := inflight.Key{Org: "acme", Model: "light"}
+	hold(t, reg, light, inflight.Weight(0))
+	require.Equal(t, 1.0, scrape(t, c)["keys_at_limit"], "what weighs nothing has room")
+}
+
 // It is the same key that must be at its limit, not one after the other.
 func TestKeysAtLimitInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

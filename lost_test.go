@@ -174,12 +174,18 @@ func TestManyLost(t *testing.T) {
 			held = append(held, take(t, r, acmeGLM))
 		}
 		want := lose(t, r, 5000, nil)
-		got := idsOf(r.Sweep().Lost)
+		var got []uint64
+		unsorted := 0
 		require.Eventually(t, func() bool {
+			found := idsOf(r.Sweep().Lost)
+			if !slices.IsSorted(found) {
+				unsorted++
+			}
+			got = append(got, found...)
 			runtime.GC()
-			got = append(got, idsOf(r.Sweep().Lost)...)
 			return len(got) >= len(want)
 		}, 20*time.Second, time.Millisecond)
+		require.Zero(t, unsorted, "reports in an order that is the collector's")
 		slices.Sort(got)
 		require.Equal(t, want, got, "each once")
 		require.Empty(t, r.Sweep().Lost)

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"cmp"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -142,6 +143,7 @@ func (r *Registry) findLost(now time.Duration) []SlotInfo {
 		endAll(endings, ErrEvicted)
 		lost.settle()
 	}
+	slices.SortFunc(lost.all, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) }) // not as the collector came by
 	return lost.all
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,16 +23,28 @@ import (
 
 // A watcher has a page open, in a bubble.
 type watcher struct {
-	w     *httptest.ResponseRecorder
+	w     *lockedRecorder
 	leave context.CancelFunc
 	left  chan struct{}
 	read  int
 }
 
+// A lockedRecorder can be read while it is written.
+type lockedRecorder struct {
+	mu sync.Mutex
+	*httptest.ResponseRecorder
+}
+
+func (r *lockedRecorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ResponseRecorder.Write(p)
+}
+
 func watch(t *testing.T, h http.Handler, query string) *watcher {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
-	w := &watcher{w: httptest.NewRecorder(), leave: leave, left: make(chan struct{})}
+	w := &watcher{w: &lockedRecorder{ResponseRecorder: httptest.NewRecorder()}, leave: leave, left: make(chan struct{})}
 	go func() {
 		defer close(w.left)
 		h.ServeHTTP(w.w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/events"+query, http.NoBody))
@@ -56,6 +69,8 @@ type event struct {
 // events returns those that have come since the last call.
 func (w *watcher) events() (events []event) {
 	synctest.Wait()
+	w.w.mu.Lock()
+	defer w.w.mu.Unlock()
 	text := w.w.Body.String()[w.read:]
 	w.read += len(text)
 	for block := range strings.SplitSeq(strings.TrimSuffix(text, "\n\n"), "\n\n") {

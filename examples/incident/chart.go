@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -11,6 +15,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 const (
@@ -58,7 +63,22 @@ func drawChart(outcomes []outcome, limit int, file string) error {
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, vg.Points(8)
 	p.Legend.Padding, p.Legend.ThumbnailWidth = vg.Points(3), vg.Points(24)
 	p.Y.Min, p.Y.Max = 0, 1.35*float64(peak) // the legend is above the lines
-	return p.Save(chartWidth, chartHeight, file)
+	return save(p, file)
+}
+
+// save writes the chart, with a margin, for the axis ends at the very edge.
+func save(p *plot.Plot, file string) error {
+	canvas, err := draw.NewFormattedCanvas(chartWidth, chartHeight, strings.TrimPrefix(filepath.Ext(file), "."))
+	if err != nil {
+		return err
+	}
+	const margin = vg.Length(12)
+	p.Draw(draw.Crop(draw.New(canvas), margin, -margin, margin, -margin))
+	var encoded bytes.Buffer
+	if _, err := canvas.WriteTo(&encoded); err != nil {
+		return err
+	}
+	return os.WriteFile(file, encoded.Bytes(), 0o644)
 }
 
 // outline keeps, of each short stretch of time, the most that was in flight.

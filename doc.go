@@ -21,8 +21,7 @@
 //
 // It is not a rate limiter: it bounds what runs at once, not what begins per second. It is not a cache: no count ever
 // expires, and a slot that is never released is reported by a sweep, not papered over. It does not queue unless asked
-// to: HTTP requests are refused at once by default. And it counts in one process; the module fleet shares limits among
-// many.
+// to: HTTP requests are refused at once by default. And it counts in one process.
 //
 // # Waiting
 //

@@ -91,6 +91,8 @@ func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		fail(w, r, http.StatusUnauthorized, "invalid_api_key", "Missing or incorrect API key. It looks like sk-acme-123.")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		fail(w, r, http.StatusRequestTimeout, "request_timeout", "The request's body did not arrive in time.")
+	case inflight.StatusOf(err) == http.StatusBadRequest:
+		fail(w, r, http.StatusBadRequest, "", "The body must be a JSON object with a field model, a name of 1 to 256 bytes.")
 	case r.URL.Path == messagesPath:
 		inflight.RejectAnthropic(w, r, err)
 	default:

@@ -50,6 +50,7 @@ type checker struct {
 	funcs    []*function
 	decls    map[*types.Func]*function
 	lits     map[*ast.FuncLit]*function
+	takers   map[*types.Func]bool     // they take a slot over from a context
 	closures map[*types.Var]*function // by the variable that holds it, if nothing else is ever assigned to that
 }
 
@@ -61,6 +62,7 @@ func newChecker(pass *analysis.Pass, r resource) *checker {
 		root:     files.Root(),
 		decls:    make(map[*types.Func]*function),
 		lits:     make(map[*ast.FuncLit]*function),
+		takers:   make(map[*types.Func]bool),
 		closures: make(map[*types.Var]*function),
 	}
 	c.collect()

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"golang.org/x/tools/go/cfg"
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 // branch returns the states in which a path goes on from b to its successor i. There is none if by then there is no slot
@@ -121,11 +120,15 @@ func (w *walk) assume(s state, cond ast.Expr, truth bool) []state {
 		if w.refutedByCall(e, truth, &s) {
 			return nil
 		}
+		if w.answers(e) {
+			return []state{s}
+		}
 	case *ast.Ident:
-		if v := w.variable(e); v != nil {
-			if m := s.meaning(v); m == ifTrue && truth || m == ifFalse && !truth {
-				return nil
-			}
+		switch b := s.binding(w.variable(e)); {
+		case b.m == ifTrue && truth, b.m == ifFalse && !truth, b.m == fixed && (b.value == "true") != truth:
+			return nil
+		case b.m != nothing:
+			return []state{s}
 		}
 	}
 	return w.decided(s, cond, nil, truth)
@@ -146,6 +149,12 @@ func (w *walk) assumeBoth(s state, e *ast.BinaryExpr, truth bool) []state {
 
 // equal narrows a state to the paths on which x and y are equal, or are not.
 func (w *walk) equal(s state, x, y ast.Expr, truth bool) []state {
+	if a, b := w.valueOf(x, &s), w.valueOf(y, &s); a != "" && b != "" {
+		if (a == b) != truth {
+			return nil
+		}
+		return []state{s}
+	}
 	if w.isNil(x) {
 		x, y = y, x
 	}
@@ -161,12 +170,15 @@ func (w *walk) equal(s state, x, y ast.Expr, truth bool) []state {
 		if m == theSlot && truth || m == failure && !truth {
 			return nil
 		}
+		if m == theSlot || m == failure {
+			s.grant = certain
+		}
 	case m == failure && truth: // a certain error
 		return nil
 	case w.isTrue(y):
 		return w.assume(s, x, truth)
 	}
-	if m != nothing {
+	if m != nothing && m != fixed {
 		return []state{s}
 	}
 	return w.decided(s, x, y, truth)
@@ -177,9 +189,12 @@ func (w *walk) isTrue(e ast.Expr) bool {
 	return ok && w.TypesInfo.Uses[id] == types.Universe.Lookup("true")
 }
 
-// decided narrows a state by a condition that says nothing about the slot: x, or x == y. One that is asked once more on
+// decided narrows a state by a condition of which it is not known what it says about the slot: x, or x == y. One that is asked once more on
 // a path has the same outcome.
 func (w *walk) decided(s state, x, y ast.Expr, truth bool) []state {
+	if w.tells(x, &s) || y != nil && w.tells(y, &s) {
+		s.doubt()
+	}
 	text, ok := w.textOf(x, y)
 	if !ok || w.conditions()[text] < 2 || s.decide(text, truth) {
 		return []state{s}
@@ -214,30 +229,9 @@ func (w *walk) mentions(e ast.Expr, m meaning, s *state) bool {
 	})
 }
 
-// carries reports whether the slot can be taken from what an expression yields.
-func (w *walk) carries(e ast.Expr, s *state) bool {
-	return w.mentions(e, carrier, s) || w.contains(e, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return false
-		}
-		selector, ok := call.Fun.(*ast.SelectorExpr)
-		if !ok || selector.Sel.Name != "Context" {
-			return false
-		}
-		v := w.variable(w.plain(selector.X))
-		return v != nil && s.meaning(v) == theSlot
-	})
-}
-
-// takesOver reports whether a call takes the slot over from a context that carries it.
-func (w *walk) takesOver(call *ast.CallExpr, s *state) bool {
-	return isTake(typeutil.Callee(w.TypesInfo, call)) && w.carries(call.Args[0], s)
-}
-
-func (w *walk) contains(e ast.Expr, is func(ast.Node) bool) bool {
+func (w *walk) contains(in ast.Node, is func(ast.Node) bool) bool {
 	found := false
-	ast.Inspect(e, func(n ast.Node) bool {
+	ast.Inspect(in, func(n ast.Node) bool {
 		found = found || n != nil && is(n)
 		return !found
 	})

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// stops reports whether a call ends the goroutine behind an interface, where the control-flow graph cannot know it.
+// stops reports whether a call ends the goroutine behind an interface, where the control-flow graph cannot know it, or the
+// test has failed, so that a slot less is of no matter.
 func (w *walk) stops(call *ast.CallExpr) bool {
 	fn := typeutil.Callee(w.TypesInfo, call)
 	if fn == nil || fn.Pkg() == nil {
@@ -16,7 +17,7 @@ func (w *walk) stops(call *ast.CallExpr) bool {
 	}
 	switch fn.Pkg().Path() {
 	case "testing":
-		return slices.Contains([]string{"Fatal", "Fatalf", "FailNow", "Skip", "Skipf", "SkipNow"}, fn.Name())
+		return slices.Contains([]string{"Error", "Errorf", "Fail", "Fatal", "Fatalf", "FailNow", "Skip", "Skipf", "SkipNow"}, fn.Name())
 	case testifyRequire:
 		return slices.Contains([]string{"Fail", "Failf", "FailNow", "FailNowf"}, fn.Name())
 	}

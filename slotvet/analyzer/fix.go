@@ -11,9 +11,12 @@ import (
 )
 
 // fixes suggests to defer the release. That is safe if no path gives the slot to somebody who may need it beyond the
-// function, and no loop would pile it up.
+// function, no loop would pile it up, and it is known that the slot is the function's own.
 func (c *checker) fixes(f *function, t *taking, o outcome) []analysis.SuggestedFix {
-	if !o.leak.IsValid() || o.kept || o.again || o.returned != 0 || inLoop(f, t) {
+	if !o.leak.IsValid() || o.kept || o.shown || o.again || o.returned != 0 || inLoop(f, t) {
+		return nil
+	}
+	if call, ok := t.cursor.Node().(*ast.CallExpr); !ok || c.guessed(call) {
 		return nil
 	}
 	stmt, ok := c.root.FindNode(t.stmt)

@@ -3,7 +3,6 @@ package analyzer
 import (
 	"go/ast"
 	"go/token"
-	"go/types"
 
 	"golang.org/x/tools/go/ast/edge"
 	"golang.org/x/tools/go/cfg"
@@ -16,6 +15,7 @@ const maxSteps = 20_000
 type outcome struct {
 	returned uint64    // bit i: it is returned as result i, and nobody else will release it
 	kept     bool      // it is stored, sent, captured or passed on
+	shown    bool      // its context may be with somebody who takes it over
 	leak     token.Pos // a return that leaves it behind
 	over     token.Pos // where it is assigned over
 	again    bool      // the taking itself assigns it over, in a loop
@@ -51,7 +51,7 @@ func (c *checker) follow(f *function, t *taking) outcome {
 		return outcome{kept: t.fate == kept}
 	}
 	w := newWalk(c, f, t)
-	w.push(f.graph.Blocks[0], state{})
+	w.push(f.graph.Blocks[0], w.start())
 	for len(w.todo) > 0 {
 		if len(w.seen) > maxSteps {
 			return outcome{}
@@ -107,7 +107,9 @@ func (w *walk) isComm(n ast.Node) bool {
 // node goes over one statement or expression and reports whether there is still a slot to follow behind it.
 func (w *walk) node(n ast.Node, s *state) bool {
 	if !s.taken {
+		before := *s
 		w.changes(n, s)
+		w.fix(n, s, &before)
 		if n == w.t.stmt {
 			w.take(s)
 		}
@@ -133,6 +135,7 @@ func (w *walk) node(n ast.Node, s *state) bool {
 		w.end.kept = w.end.kept || u == kept
 		return false
 	}
+	w.reveals(n, s)
 	return w.assign(n, s)
 }
 
@@ -163,7 +166,7 @@ func (w *walk) leave(ret *ast.ReturnStmt, s *state) {
 	switch {
 	case u == returned && s.duty != deferred:
 		w.end.returned |= 1 << i
-	case u == idle && s.duty == open:
+	case u == idle && s.duty == open && s.grant != doubtful:
 		if w.end.leak == token.NoPos || ret.Pos() < w.end.leak {
 			w.end.leak = ret.Pos()
 		}
@@ -193,103 +196,4 @@ func (w *walk) postpone(n *ast.DeferStmt, s *state) {
 	} else {
 		s.duty = deferred
 	}
-}
-
-// changes forgets what was decided by variables that n assigns to.
-func (w *walk) changes(n ast.Node, s *state) {
-	lhs, _ := sides(n)
-	if n, ok := n.(*ast.IncDecStmt); ok {
-		lhs = []ast.Expr{n.X}
-	}
-	for _, l := range lhs {
-		if v := w.variable(rootOf(l)); v != nil {
-			s.forget(v)
-		}
-	}
-}
-
-// rootOf returns what an expression such as x.f[i] begins with.
-func rootOf(e ast.Expr) ast.Expr {
-	for {
-		switch x := ast.Unparen(e).(type) {
-		case *ast.SelectorExpr:
-			e = x.X
-		case *ast.IndexExpr:
-			e = x.X
-		case *ast.StarExpr:
-			e = x.X
-		default:
-			return x
-		}
-	}
-}
-
-// assign gives the variables that n assigns to their new meanings. The path ends if no variable is left that holds the
-// slot.
-func (w *walk) assign(n ast.Node, s *state) bool {
-	w.changes(n, s)
-	lhs, rhs := sides(n)
-	before := *s
-	for i, l := range lhs {
-		v := w.variable(l)
-		if v == nil {
-			continue
-		}
-		m := nothing
-		switch {
-		case len(rhs) == len(lhs):
-			m = w.meaningOf(rhs[i], v.Type(), &before)
-		case len(rhs) == 1 && i == 0: // v, ok := x.(T)
-			m = w.meaningOf(rhs[0], v.Type(), &before)
-		case len(rhs) == 1:
-			m = w.derived(rhs[0], v.Type(), &before)
-		}
-		s.set(v, m)
-	}
-	if s.duty != open || w.t.slot != nil && s.handles() > 0 {
-		return true
-	}
-	if n == w.t.stmt {
-		w.end.again = true
-		return false
-	}
-	if before.handles() > 0 {
-		w.end.over = n.Pos()
-		return false
-	}
-	return true
-}
-
-// meaningOf tells what a variable of type t means that is set to e.
-func (w *walk) meaningOf(e ast.Expr, t types.Type, s *state) meaning {
-	if v := w.variable(w.plain(e)); v != nil && s.meaning(v) != nothing {
-		return s.meaning(v)
-	}
-	if isBool(t) {
-		switch {
-		case len(w.assume(*s, e, true)) == 0:
-			return ifTrue
-		case len(w.assume(*s, e, false)) == 0:
-			return ifFalse
-		}
-		return nothing
-	}
-	return w.derived(e, t, s)
-}
-
-// derived tells what a variable of type t means that is computed by e: from the error comes another error or a yes, from a
-// context something that carries it.
-func (w *walk) derived(e ast.Expr, t types.Type, s *state) meaning {
-	v := w.variable(w.plain(e))
-	switch {
-	case v != nil && s.meaning(v) == theSlot && isBool(t): // _, ok := slot.(T)
-		return ifFalse
-	case w.mentions(e, failure, s) && isError(t):
-		return failure
-	case w.mentions(e, failure, s) && isBool(t):
-		return ifTrue
-	case w.carries(e, s) && !isError(t) && !isBool(t):
-		return carrier
-	}
-	return nothing
 }

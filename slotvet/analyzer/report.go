@@ -41,7 +41,11 @@ func (c *checker) findings(f *function, t *taking) []analysis.Diagnostic {
 	case t.fate == dropped, t.slot == nil && (o.leak.IsValid() || o.again):
 		add(call.Pos(), call.End(), "the slot of %s is dropped and counts for ever: assign it and defer its Release", types.ExprString(call.Fun))
 	case o.leak.IsValid():
-		add(call.Pos(), call.End(), "%[1]s is not released on every path: line %[2]d returns without it; defer %[1]s.%[3]s() after the error check",
+		advice := "defer %[1]s.%[3]s() after the error check"
+		if o.returned != 0 || o.kept {
+			advice = "call %[1]s.%[3]s() before that" // other paths need it beyond the function
+		}
+		add(call.Pos(), call.End(), "%[1]s is not released on every path: line %[2]d returns without it; "+advice,
 			name, c.Fset.Position(o.leak).Line, c.release)
 		found[0].Related = []analysis.RelatedInformation{{Pos: o.leak, Message: "returns here without a release"}}
 	case o.again:

@@ -3,6 +3,7 @@ package analyzer
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
@@ -92,16 +93,33 @@ func (c *checker) handed(call *ast.CallExpr, i int) bool {
 }
 
 // unseen reports whether a function whose body is not known, behind an interface or in a variable, hands a slot over.
-// One that can fail, or is called so, does. What returns nothing but a slot may just show one.
+// One that is called so does, and one that can fail, unless it is called as if it looked one up. What returns nothing but
+// a slot, or whether there is one, may just show it.
 func (c *checker) unseen(name string, sig *types.Signature) bool {
-	name = strings.ToLower(name)
-	if strings.HasPrefix(name, "acquire") || strings.HasPrefix(name, "tryacquire") || strings.HasPrefix(name, "take") {
+	begins := func(with string) bool { return strings.HasPrefix(strings.ToLower(name), with) }
+	switch {
+	case slices.ContainsFunc([]string{"acquire", "tryacquire", "take", "reserve"}, begins):
 		return true
+	case slices.ContainsFunc([]string{"get", "find", "lookup", "load", "peek"}, begins):
+		return false
 	}
 	for v := range sig.Results().Variables() {
-		if isError(v.Type()) || isBool(v.Type()) {
+		if isError(v.Type()) {
 			return true
 		}
+	}
+	return false
+}
+
+// guessed reports whether it is only by its name or type that a call is taken to hand a slot over.
+func (c *checker) guessed(call *ast.CallExpr) bool {
+	switch fn := typeutil.Callee(c.TypesInfo, call).(type) {
+	case *types.Func:
+		recv := fn.Signature().Recv()
+		_, known := c.gives(fn.Origin())
+		return !known && recv != nil && types.IsInterface(recv.Type())
+	case *types.Var:
+		return c.closures[fn] == nil
 	}
 	return false
 }

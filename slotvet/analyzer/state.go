@@ -19,6 +19,16 @@ const (
 	ifTrue          // a bool; true: there is none
 	ifFalse         // a bool; false: there is none
 	carrier         // a context, or what has one, from which the slot can be taken
+	fixed           // a variable that has a constant value
+)
+
+// A grant is how sure it is that there is a slot.
+type grant uint8
+
+const (
+	likely   grant = iota // nothing speaks against it
+	doubtful              // what says whether there is one went where it is not followed: nothing is reported
+	certain               // the error is nil, or the slot is not
 )
 
 // A duty is who sees to the release.
@@ -33,6 +43,7 @@ const (
 // A state is what is known on one path. Its slices are replaced when they change and never written.
 type state struct {
 	taken   bool // the path has come to the taking
+	grant   grant
 	duty    duty
 	defers  token.Pos // of the defer statement behind duty, if that is on the path since the taking
 	means   []binding // in order of position
@@ -40,8 +51,9 @@ type state struct {
 }
 
 type binding struct {
-	v *types.Var
-	m meaning
+	v     *types.Var
+	m     meaning
+	value string // of one that is fixed
 }
 
 // A decision is a condition whose outcome is known on the path, until a variable in it is assigned to.
@@ -53,9 +65,9 @@ type decision struct {
 // key names a state in a block.
 func (s *state) key(block int32) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %t %d %d", block, s.taken, s.duty, s.defers)
+	fmt.Fprintf(&b, "%d %t %d %d %d", block, s.taken, s.grant, s.duty, s.defers)
 	for _, m := range s.means {
-		fmt.Fprintf(&b, " %d=%d", m.v.Pos(), m.m)
+		fmt.Fprintf(&b, " %d=%d%s", m.v.Pos(), m.m, m.value)
 	}
 	for _, d := range s.decided {
 		fmt.Fprintf(&b, " %s=%t", d.condition, d.outcome)
@@ -63,13 +75,22 @@ func (s *state) key(block int32) string {
 	return b.String()
 }
 
-func (s *state) meaning(v *types.Var) meaning {
+func (s *state) meaning(v *types.Var) meaning { return s.binding(v).m }
+
+func (s *state) binding(v *types.Var) binding {
 	for _, b := range s.means {
 		if b.v == v {
-			return b.m
+			return b
 		}
 	}
-	return nothing
+	return binding{v: v}
+}
+
+// doubt notes that it is no longer known whether there is a slot.
+func (s *state) doubt() {
+	if s.grant != certain {
+		s.grant = doubtful
+	}
 }
 
 // handles returns how many variables hold the slot.
@@ -84,11 +105,13 @@ func (s *state) handles() int {
 }
 
 // set gives a variable that was assigned to its new meaning.
-func (s *state) set(v *types.Var, m meaning) {
-	s.forget(v)
-	means := slices.DeleteFunc(slices.Clone(s.means), func(b binding) bool { return b.v == v })
-	if m != nothing {
-		means = append(means, binding{v, m})
+func (s *state) set(v *types.Var, m meaning) { s.bind(binding{v: v, m: m}) }
+
+func (s *state) bind(new binding) {
+	s.forget(new.v)
+	means := slices.DeleteFunc(slices.Clone(s.means), func(b binding) bool { return b.v == new.v })
+	if new.m != nothing {
+		means = append(means, new)
 		slices.SortFunc(means, func(a, b binding) int { return cmp.Compare(a.v.Pos(), b.v.Pos()) })
 	}
 	s.means = means

@@ -29,6 +29,7 @@ func (c *checker) collect() {
 		if !c.isCandidate(cur.Node()) {
 			continue
 		}
+		c.noteTaker(cur)
 		for enclosing := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 			if f := c.function(cfgs, enclosing); f != nil {
 				f.candidates = append(f.candidates, cur)
@@ -40,6 +41,21 @@ func (c *checker) collect() {
 		c.function(cfgs, cur)
 	}
 	c.nameClosures()
+}
+
+// noteTaker notes that the function around a call takes a slot over from a context, if it does.
+func (c *checker) noteTaker(cur inspector.Cursor) {
+	call, ok := cur.Node().(*ast.CallExpr)
+	if !ok || !isTake(typeutil.Callee(c.TypesInfo, call)) {
+		return
+	}
+	for enclosing := range cur.Enclosing((*ast.FuncDecl)(nil)) {
+		if decl, ok := enclosing.Node().(*ast.FuncDecl); ok {
+			if fn, ok := c.TypesInfo.Defs[decl.Name].(*types.Func); ok {
+				c.takers[fn] = true
+			}
+		}
+	}
 }
 
 func (c *checker) isCandidate(n ast.Node) bool {
@@ -127,6 +143,9 @@ func (c *checker) nameClosures() {
 func sides(n ast.Node) (lhs, rhs []ast.Expr) {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
+		if n.Tok != token.ASSIGN && n.Tok != token.DEFINE {
+			return n.Lhs, nil
+		}
 		return n.Lhs, n.Rhs
 	case *ast.ValueSpec:
 		for _, name := range n.Names {

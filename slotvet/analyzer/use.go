@@ -37,12 +37,18 @@ func (w *walk) uses(n ast.Node, s *state) (use, int) {
 			}
 			return false
 		case *ast.CallExpr:
-			if w.takesOver(n, s) && cur.ParentEdgeKind() != edge.BinaryExpr_X {
+			switch {
+			case w.takesOver(n, s) && cur.ParentEdgeKind() != edge.BinaryExpr_X:
 				u = kept
+			case w.isContext(n, s):
+				u, w.end.shown = w.carrierUse(cur), true
 			}
 		case *ast.Ident:
-			if v := w.variable(n); v != nil && s.meaning(v) == theSlot {
+			switch v := w.variable(n); s.meaning(v) {
+			case theSlot:
 				u, i = w.useOf(cur)
+			case carrier:
+				u = w.carrierUse(cur)
 			}
 		}
 		if u > most {
@@ -58,11 +64,12 @@ func (w *walk) captures(lit inspector.Cursor, s *state) bool {
 	for cur := range lit.Preorder((*ast.Ident)(nil), (*ast.CallExpr)(nil)) {
 		switch n := cur.Node().(type) {
 		case *ast.CallExpr:
-			if w.takesOver(n, s) {
+			if w.takesOver(n, s) || w.isContext(n, s) && w.carrierUse(cur) != idle {
 				return true
 			}
 		case *ast.Ident:
-			if v := w.variable(n); v != nil && s.meaning(v) == theSlot && w.usedInside(cur) {
+			m := s.meaning(w.variable(n))
+			if m == theSlot && w.usedInside(cur) || m == carrier && w.carrierUse(cur) != idle {
 				return true
 			}
 		}
@@ -194,7 +201,11 @@ func (w *walk) targetUse(stmt ast.Node, i int) use {
 	if len(lhs) != len(rhs) {
 		i = 0 // x, ok := slot.(T)
 	}
-	id, ok := ast.Unparen(lhs[i]).(*ast.Ident)
+	return w.target(stmt, lhs[i])
+}
+
+func (w *walk) target(stmt ast.Node, l ast.Expr) use {
+	id, ok := ast.Unparen(l).(*ast.Ident)
 	if !ok {
 		return kept
 	}

@@ -142,3 +142,19 @@ func inIfOfSomethingElse(reg *inflight.Registry) {
 		println(slot.ID(), err)
 	}
 }
+
+func contextPassedOn(reg *inflight.Registry, r *http.Request, next http.Handler) {
+	slot, err := reg.TryAcquire(key) // want `slot is not released`
+	if err != nil {
+		return
+	}
+	next.ServeHTTP(nil, r.WithContext(slot.Context(r.Context())))
+}
+
+func guessed(reserve func() (*inflight.Slot, error)) {
+	slot, err := reserve() // want `slot is not released`
+	if err != nil {
+		return
+	}
+	println(slot.ID())
+}

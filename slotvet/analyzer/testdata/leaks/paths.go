@@ -171,7 +171,7 @@ func aliasOnly(reg *inflight.Registry) bool {
 }
 
 func namedResultReplaced(reg *inflight.Registry) (slot *inflight.Slot, err error) { // want namedResultReplaced:`handsOver\(1\)`
-	slot, err = reg.TryAcquire(key) // want `slot is not released on every path`
+	slot, err = reg.TryAcquire(key) // want `slot is not released on every path: line \d+ returns without it; call slot.Release\(\) before that`
 	if err != nil {
 		return nil, err
 	}
@@ -362,4 +362,67 @@ func conditionChangesByAddress(reg *inflight.Registry, limited bool, change func
 	if limited {
 		slot.Release()
 	}
+}
+
+func sureAndJoined(reg *inflight.Registry) error {
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(err, work()); err != nil {
+		return err
+	}
+	slot.Release()
+	return nil
+}
+
+func sureAndPassedOn(reg *inflight.Registry) error {
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	if err != nil {
+		return err
+	}
+	use(err)
+	use(slot.ID())
+	return work()
+}
+
+func doubtfulUntilAsked(reg *inflight.Registry) error {
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	use(err)
+	if err != nil {
+		return err
+	}
+	use(slot.ID())
+	return work()
+}
+
+func otherConstant(reg *inflight.Registry) {
+	held := false
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	if err != nil {
+		return
+	}
+	if held {
+		slot.Release()
+	}
+}
+
+func constantCounts(reg *inflight.Registry) {
+	n := 0
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	n++
+	if err != nil {
+		return
+	}
+	if n == 0 {
+		slot.Release()
+	}
+}
+
+func responseOnly(reg *inflight.Registry, r *http.Request) (*http.Response, error) {
+	slot, err := reg.TryAcquire(key) // want `slot is not released on every path`
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultTransport.RoundTrip(r.WithContext(slot.Context(r.Context())))
 }

@@ -33,7 +33,7 @@ type limitsFile struct {
 // load brings the table up to date. It returns whether anything is new, and why the file is not in force; then the
 // table is left as it was.
 func (f *limitsFile) load() (changed bool, err error) {
-	text, err := readStable(func() ([]byte, error) { return os.ReadFile(f.path) })
+	text, err := readStable(f.read)
 	switch {
 	case f.text == nil: // the first time, or there was nothing to read
 	case errors.Is(err, errChanging), err == nil && bytes.Equal(f.text, text):
@@ -48,6 +48,18 @@ func (f *limitsFile) load() (changed bool, err error) {
 	changed = text != nil || f.err == nil || f.err.Error() != err.Error()
 	f.text, f.err = text, err
 	return changed, err
+}
+
+// read reads the file. A pipe or a terminal would keep the gateway waiting, and has no second version.
+func (f *limitsFile) read() ([]byte, error) {
+	info, err := os.Stat(f.path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(f.path)
 }
 
 var errChanging = errors.New("the file changes while it is read")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,8 @@ func TestLimitsFile(t *testing.T) {
 		{"back to what it was", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
 		{"deleted", func() { require.NoError(t, os.Remove(path)) }, true, "no such file", 3},
 		{"still deleted", func() {}, false, "no such file", 3},
+		{"a pipe", func() { require.NoError(t, syscall.Mkfifo(path, 0o600)) }, true, "not a regular file", 3},
+		{"no pipe any more", func() { require.NoError(t, os.Remove(path)) }, true, "no such file", 3},
 		{"there again, as it was", func() { write(`{"defaults": {"key": 3}}`) }, true, "", 3},
 	} {
 		step.do()

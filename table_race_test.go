@@ -2,6 +2,7 @@ package inflight_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -126,7 +127,11 @@ func TestLimitTableRaceOfLoads(t *testing.T) {
 	var told atomic.Int64
 	table.OnChange(func() {
 		n := int64(table.Limits(inflight.Key{}).Key)
-		for old := told.Load(); n > old && !told.CompareAndSwap(old, n); old = told.Load() {
+		for {
+			old := told.Load()
+			if n <= old || told.CompareAndSwap(old, n) {
+				return
+			}
 		}
 	})
 
@@ -140,7 +145,7 @@ func TestLimitTableRaceOfLoads(t *testing.T) {
 			return fmt.Errorf("version %d is loaded, but %d is the last that was told of", version, told.Load())
 		}
 		if err := table.UnmarshalJSON(document(0)); err == nil {
-			return fmt.Errorf("a bad version was loaded")
+			return errors.New("a bad version was loaded")
 		}
 		return nil
 	})

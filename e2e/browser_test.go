@@ -22,7 +22,9 @@ import (
 )
 
 // A browser is a headless Chromium that knows nothing and talks to nobody but the servers of the tests.
-type browser struct{ ctx context.Context }
+type browser struct {
+	ctx context.Context //nolint:containedctx // chromedp keeps the browser in it
+}
 
 // startBrowser starts one that ends with the test. To start takes seconds, so tests share it.
 func startBrowser(t *testing.T) browser {
@@ -52,7 +54,7 @@ const later = time.Minute
 // nobody asked for, fails the test.
 type tab struct {
 	t   *testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // chromedp keeps the tab in it
 
 	mu       sync.Mutex
 	trouble  []string

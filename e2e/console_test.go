@@ -92,6 +92,7 @@ func row(text string) string {
 const rows = `document.querySelectorAll('#slots tbody').length`
 
 func consoleShowsAStreamComeAgeAndGo(t *testing.T, b browser) {
+	t.Helper()
 	g := startGateway(t, "{}", slow...)
 	p := openConsole(t, b, g, "")
 	p.sees(rows + ` === 0`)
@@ -110,6 +111,7 @@ func consoleShowsAStreamComeAgeAndGo(t *testing.T, b browser) {
 }
 
 func consoleSearches(t *testing.T, b browser) {
+	t.Helper()
 	g := startGateway(t, "{}", slow...)
 	for i := range 3 {
 		openStream(t, g, "hay-"+strconv.Itoa(i), "glm")
@@ -136,6 +138,7 @@ func consoleSearches(t *testing.T, b browser) {
 }
 
 func consolePauses(t *testing.T, b browser) {
+	t.Helper()
 	g := startGateway(t, "{}", slow...)
 	openStream(t, g, "first", "glm")
 	p := openConsole(t, b, g, "")
@@ -157,6 +160,7 @@ func consolePauses(t *testing.T, b browser) {
 
 // The button does what it says to the very stream that it belongs to.
 func consoleCancels(t *testing.T, b browser) {
+	t.Helper()
 	g := startGateway(t, "{}", slow...)
 	other := openStream(t, g, "innocent", "glm")
 	stuck := openStream(t, g, "stuck", "glm")
@@ -184,6 +188,7 @@ func consoleCancels(t *testing.T, b browser) {
 
 // All can be done without a mouse, and the focus stays where it is while rows come and go.
 func consoleByKeyboard(t *testing.T, b browser) {
+	t.Helper()
 	g := startGateway(t, "{}", slow...)
 	first := openStream(t, g, "first", "glm")
 	stuck := openStream(t, g, "stuck", "glm")
@@ -220,6 +225,7 @@ func consoleByKeyboard(t *testing.T, b browser) {
 
 // What clients write is text, whatever it looks like.
 func consoleTakesNothingForHTML(t *testing.T, b browser) {
+	t.Helper()
 	const evil = `<img src=x onerror=alert(1)>`
 	hold := make(chan struct{})
 	upstream := serve(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -252,6 +258,7 @@ func consoleTakesNothingForHTML(t *testing.T, b browser) {
 
 // A page of somebody else's, in a browser that can reach the console, cannot act in it.
 func consoleRefusesOtherSites(t *testing.T, b browser) {
+	t.Helper()
 	g := startGateway(t, "{}", slow...)
 	s := openStream(t, g, "stuck", "glm")
 	target := g.url + "/debug/inflight/api/slots/1/cancel"
@@ -296,6 +303,7 @@ func holdMany(t *testing.T, reg *inflight.Registry, n int) []*inflight.Slot {
 
 // However many hold, the page stays small, changes only what has changed, and finds each.
 func consoleWithTenThousandHolders(t *testing.T, b browser) {
+	t.Helper()
 	reg := newRegistry(t, inflight.Limits{Key: inflight.Unlimited})
 	slots := holdMany(t, reg, 10_000)
 	p, _ := openOwn(t, b, reg, console.Config{Admin: true})
@@ -317,6 +325,7 @@ func consoleWithTenThousandHolders(t *testing.T, b browser) {
 }
 
 func consoleReconnects(t *testing.T, b browser) {
+	t.Helper()
 	reg := newRegistry(t, inflight.Limits{})
 	p, s := openOwn(t, b, reg, console.Config{})
 	s.CloseClientConnections()
@@ -326,6 +335,7 @@ func consoleReconnects(t *testing.T, b browser) {
 }
 
 func consoleIsReadOnlyByDefault(t *testing.T, b browser) {
+	t.Helper()
 	reg := newRegistry(t, inflight.Limits{})
 	holdMany(t, reg, 1)
 	p, _ := openOwn(t, b, reg, console.Config{Table: inflight.NewLimitTable(inflight.Limits{Key: 7})})
@@ -334,6 +344,7 @@ func consoleIsReadOnlyByDefault(t *testing.T, b browser) {
 }
 
 func consoleSetsLimits(t *testing.T, b browser) {
+	t.Helper()
 	table := inflight.NewLimitTable(inflight.Limits{Key: 7})
 	p, _ := openOwn(t, b, newRegistry(t, inflight.Limits{}), console.Config{Table: table, Admin: true})
 	p.sees(`!document.querySelector('#rule').hidden`)
@@ -350,6 +361,7 @@ func consoleSetsLimits(t *testing.T, b browser) {
 }
 
 func consoleLooks(t *testing.T, b browser) {
+	t.Helper()
 	reg := newRegistry(t, inflight.Limits{Key: 40})
 	holdMany(t, reg, 36)
 	table := inflight.NewLimitTable(inflight.Limits{Key: 40, Org: 1_000_000, Model: 1_000_000, Total: 1_000_000})

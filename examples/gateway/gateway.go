@@ -37,7 +37,10 @@ type gateway struct {
 func newGateway(
 	limits inflight.LimitFunc, upstream http.Handler, wait, patience time.Duration, log *slog.Logger,
 ) (*gateway, error) {
-	registry, err := inflight.New(inflight.Config{Name: "gateway", Limits: limits, Logger: log})
+	registry, err := inflight.New(inflight.Config{
+		Name: "gateway", Limits: limits, Logger: log,
+		CaptureStack: true, // a microsecond of the seconds that a stream takes, and a leak says where it came from
+	})
 	if err != nil {
 		return nil, err
 	}

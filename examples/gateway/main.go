@@ -235,6 +235,8 @@ func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTab
 	}
 	if operator != "" {
 		_, _ = fmt.Fprintf(out, "operator: %s%s\n", operator, strings.Join(operatorPaths, ", "+operator))
+	} else {
+		_, _ = fmt.Fprintln(out, "operator: nowhere, for clients could reach it here; give it an -operator-addr")
 	}
 	_, _ = fmt.Fprintf(out, `
 Try:

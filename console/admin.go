@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/inflight-go/inflight"
@@ -19,7 +20,9 @@ var ErrCanceled = errors.New("console: slot cancelled")
 
 // What clients are told when there is nothing to act on.
 var (
-	errGone     = &statusError{http.StatusNotFound, "There is no such slot any more."}
+	errGone      = &statusError{http.StatusNotFound, "There is no such slot any more."}
+	errElsewhere = &statusError{http.StatusConflict, "This is another process than the one the slot was seen in: " +
+		"the same number means another slot here. Look again."}
 	errNoTable  = &statusError{http.StatusNotFound, "This console has no limit table."}
 	errReadOnly = &statusError{http.StatusForbidden, "This console is read only: Config.Admin is not set."}
 )
@@ -61,19 +64,20 @@ func (h *handler) guarded(w http.ResponseWriter, r *http.Request, who string, ac
 	return act(r, who)
 }
 
-// cancel answers POST api/slots/{id}/cancel.
+// cancel answers POST api/slots/{id}/cancel?instance=.
 func (h *handler) cancel(r *http.Request, who string) ([]slog.Attr, error) {
-	if _, err := parse(r); err != nil {
+	values, err := parse(r, "instance")
+	if err != nil {
 		return slotNamed(r), err
 	}
-	return h.actOnSlot(r, func(id uint64) bool {
+	return h.actOnSlot(r, values, func(id uint64) bool {
 		return h.registry.Cancel(id, fmt.Errorf("%w by %s", ErrCanceled, who))
 	})
 }
 
-// evict answers POST api/slots/{id}/evict?confirm={id}.
+// evict answers POST api/slots/{id}/evict?confirm={id}&instance=.
 func (h *handler) evict(r *http.Request, _ string) ([]slog.Attr, error) {
-	values, err := parse(r, "confirm")
+	values, err := parse(r, "confirm", "instance")
 	if err == nil && values.Get("confirm") != r.PathValue("id") {
 		err = badRequest("What a slot's holder does goes on uncounted after an eviction. " +
 			"Confirm it: add ?confirm= with the number of the slot.")
@@ -81,12 +85,12 @@ func (h *handler) evict(r *http.Request, _ string) ([]slog.Attr, error) {
 	if err != nil {
 		return slotNamed(r), err
 	}
-	return h.actOnSlot(r, h.registry.Evict)
+	return h.actOnSlot(r, values, h.registry.Evict)
 }
 
 // actOnSlot acts on the slot that the path names, and says which that is.
-func (h *handler) actOnSlot(r *http.Request, act func(id uint64) bool) ([]slog.Attr, error) {
-	slot, err := h.find(r)
+func (h *handler) actOnSlot(r *http.Request, values url.Values, act func(id uint64) bool) ([]slog.Attr, error) {
+	slot, err := h.find(r, values)
 	if err != nil {
 		return slotNamed(r), err
 	}

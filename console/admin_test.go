@@ -146,6 +146,36 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, d.ask(t, "POST", "/api/slots/1/cancel?confirm=1", "").status)
 }
 
+// A number that was seen in another process, before a restart or in another replica, means another slot here.
+func TestActionSaysWhichProcessItMeans(t *testing.T) {
+	d := newDesk(t, true)
+	instance, _ := get(t, d, "/api/overview")["instance"].(string)
+	another, _ := get(t, newDesk(t, true), "/api/overview")["instance"].(string)
+	require.Len(t, instance, 8)
+	require.NotEqual(t, instance, another)
+	require.Contains(t, do(t, d, http.MethodGet, "/", "").Body.String(), "\ninstance  "+instance+"\n")
+	require.Equal(t, instance, decode[map[string]map[string]any](t, do(t, d, http.MethodGet, "/api/state", "").Body)["overview"]["instance"])
+
+	for _, action := range d.actions(t)[:2] {
+		target := action.target + "?instance="
+		if strings.Contains(action.target, "?") {
+			target = action.target + "&instance="
+		}
+		for _, wrong := range []string{another, ""} {
+			a := d.ask(t, action.method, target+wrong, "")
+			require.Equal(t, http.StatusConflict, a.status)
+			require.Contains(t, a.says, "another process")
+			require.Contains(t, a.log, `outcome="This is another process than`)
+			require.Contains(t, a.log, "slot=1")
+			require.False(t, action.done(), target)
+		}
+		require.Equal(t, http.StatusOK, do(t, d, http.MethodGet, "/api/slots/1?instance="+instance, "").Code)
+		require.Equal(t, http.StatusConflict, do(t, d, http.MethodGet, "/api/slots/1?instance="+another, "").Code)
+		require.Equal(t, http.StatusNoContent, d.ask(t, action.method, target+instance, "").status)
+		require.True(t, action.done(), target)
+	}
+}
+
 func TestEvictNeedsConfirmation(t *testing.T) {
 	d := newDesk(t, true)
 	slot := hold(t, d.reg, acme)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -51,17 +52,21 @@ func (h *handler) slots(r *http.Request) (any, error) {
 
 // slot answers GET api/slots/{id}: the one place with the stack.
 func (h *handler) slot(r *http.Request) (any, error) {
-	if _, err := parse(r); err != nil {
+	values, err := parse(r, "instance")
+	if err != nil {
 		return nil, err
 	}
-	info, err := h.find(r)
+	info, err := h.find(r, values)
 	v := viewSlot(info)
 	v.Stack = info.Stack
 	return v, err
 }
 
-// find returns the slot that the path names.
-func (h *handler) find(r *http.Request) (inflight.SlotInfo, error) {
+// find returns the slot that the path names, unless the parameters say that another process gave it that number.
+func (h *handler) find(r *http.Request, values url.Values) (inflight.SlotInfo, error) {
+	if values.Has("instance") && values.Get("instance") != h.instance {
+		return inflight.SlotInfo{}, errElsewhere
+	}
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
 		return inflight.SlotInfo{}, badRequest("A slot is named by its number.")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"time"
@@ -59,6 +60,7 @@ func Handler(reg *inflight.Registry, cfg Config) http.Handler {
 	}
 	h := &handler{
 		registry:  reg,
+		instance:  rand.Text()[:8],
 		cfg:       cfg,
 		shutdowns: shutdowns{of: make(map[*http.Server]<-chan struct{})},
 		page:      newPage(),
@@ -70,6 +72,7 @@ func Handler(reg *inflight.Registry, cfg Config) http.Handler {
 
 type handler struct {
 	registry    *inflight.Registry
+	instance    string // tells it from the same console in another process, whose slots have the same numbers
 	cfg         Config
 	feed        *feed
 	shutdowns   shutdowns

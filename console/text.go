@@ -40,6 +40,7 @@ func (h *handler) textOverview(w io.Writer, s *snapshot) {
 	line(w, "trouble   %d long-held, %d lost", st.LongHeld, st.LostHeld)
 	line(w, "so far    %d admitted, %d refused%s", st.Admitted, st.RejectedTotal(), byScope(st))
 	line(w, "swept     %s", swept)
+	line(w, "instance  %s", h.instance)
 }
 
 // byScope says which limits refused.

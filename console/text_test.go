@@ -24,13 +24,14 @@ waiting   0
 trouble   0 long-held, 0 lost
 so far    0 admitted, 0 refused
 swept     never
+instance  INSTANCE
 
 KEYS, those nearest to their limit first: 0
 
 WAITERS, in order: 0
 
 HOLDERS, the oldest first: 0
-`, "\n"), do(t, h, http.MethodGet, "/", "").Body.String())
+`, "\n"), anonymous(t, h, do(t, h, http.MethodGet, "/", "").Body.String()))
 
 		hold(t, reg, other, inflight.Label("a \x1b[31mred\nlabel\u202e"), inflight.Weight(10), inflight.Also(globex))
 		require.NoError(t, table.Set(inflight.Key{Model: "glm"}, inflight.Limits{Key: 3}))
@@ -51,6 +52,7 @@ waiting   2
 trouble   1 long-held, 0 lost
 so far    3 admitted, 1 refused (by limit: key 1)
 swept     1m16s ago
+instance  INSTANCE
 
 KEYS, those nearest to their limit first: 3
    USE  IN USE      LIMIT  HOLDERS  WAITERS  KEY
@@ -68,7 +70,7 @@ HOLDERS, the oldest first: 3
   1h1m17s     1      10  long-held  acme/llama +globex/glm        "a \x1b[31mred\nlabel\u202e"
     1m16s     2       2          -  acme/glm                      <img src=x onerror=alert(1)>
      1.2s     3       1          -  acme/glm                      POST /v1/messages
-`, "\n"), do(t, h, http.MethodGet, "/", "").Body.String())
+`, "\n"), anonymous(t, h, do(t, h, http.MethodGet, "/", "").Body.String()))
 
 		narrowed := do(t, h, http.MethodGet, "/?q=glm&org=acme&model=glm&limit=1", "").Body.String()
 		require.Contains(t, narrowed, "HOLDERS, the oldest first: 2 of 3 match, 1 more are not shown\n")

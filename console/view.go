@@ -56,6 +56,7 @@ type (
 
 	overviewView struct {
 		Registry string    `json:"registry"`
+		Instance string    `json:"instance"`
 		At       time.Time `json:"at"`
 		Admin    bool      `json:"admin"`
 		Table    bool      `json:"limit_table"`
@@ -125,7 +126,7 @@ func (n limitView) String() string {
 
 func (h *handler) viewOverview(s inflight.Stats, at time.Time) overviewView {
 	v := overviewView{
-		Registry: h.registry.Name(), At: at, Admin: h.cfg.Admin, Table: h.cfg.Table != nil,
+		Registry: h.registry.Name(), Instance: h.instance, At: at, Admin: h.cfg.Admin, Table: h.cfg.Table != nil,
 		InUse: s.InUse, Holders: s.Holders, Keys: s.Keys, Waiters: s.Waiters, LongHeld: s.LongHeld, Lost: s.LostHeld,
 		MaxPerKey: s.MaxPerKey, OldestSeconds: seconds(s.OldestHeld),
 		Peak: peakView{s.PeakInUse, s.PeakPerKey}, RecentPeak: peakView{s.RecentPeakInUse, s.RecentPeakPerKey},

@@ -1,14 +1,17 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -35,6 +38,7 @@ func TestConsole(t *testing.T) {
 		"refuses other sites":            consoleRefusesOtherSites,
 		"with ten thousand holders":      consoleWithTenThousandHolders,
 		"reconnects":                     consoleReconnects,
+		"knows another process":          consoleKnowsAnotherProcess,
 		"is read only by default":        consoleIsReadOnlyByDefault,
 		"sets limits":                    consoleSetsLimits,
 		"looks":                          consoleLooks,
@@ -332,6 +336,59 @@ func consoleReconnects(t *testing.T, b browser) {
 	p.sees(`document.querySelector('#connection').dataset.state === 'lost'`)
 	holdMany(t, reg, 1)
 	p.sees(`document.querySelector('#connection').dataset.state === 'live' && ` + row("request-0"))
+}
+
+// After a restart, or at another replica, the same numbers mean other slots. Nothing is shown of the old ones, and no
+// button that was made for one acts on another.
+func consoleKnowsAnotherProcess(t *testing.T, b browser) {
+	t.Helper()
+	var current atomic.Value
+	s := serve(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		current.Load().(http.Handler).ServeHTTP(w, r) //nolint:forcetypeassert // nothing else is stored
+	}))
+	start := func(name string) []context.Context {
+		reg := newRegistry(t, inflight.Limits{})
+		var held []context.Context
+		for i := range 3 {
+			slot, err := reg.TryAcquire(acme, inflight.Label(name+"-"+strconv.Itoa(i)))
+			require.NoError(t, err)
+			t.Cleanup(slot.Release)
+			held = append(held, slot.Context(t.Context()))
+		}
+		current.Store(console.Handler(reg, console.Config{Admin: true}))
+		s.CloseClientConnections()
+		return held
+	}
+	cancel := func(p *tab, label string) {
+		p.do(chromedp.Evaluate(row(label)+`.querySelector('[data-role=cancel]').click()`, nil))
+		p.sees(`document.querySelector('#ask').open`)
+	}
+
+	first := start("first")
+	p := b.open(t, s.URL)
+	p.sees(row("first-1"))
+	p.do(chromedp.Evaluate(row("first-1")+`.querySelector('[data-role=label]').click()`, nil))
+	cancel(p, "first-1")
+	p.do(chromedp.Click("#ask-yes"))
+	p.sees(row("first-1") + `.querySelector('.badge.asked')`)
+	require.Error(t, first[1].Err())
+	cancel(p, "first-0")
+
+	second := start("second")
+	p.sees(row("second-0") + ` && ` + rows + ` === 3 && !` + row("first-"))
+	p.sees(`document.querySelector('#said').textContent.startsWith('Another process answers')`)
+	require.Zero(t, value[int](p, `document.querySelectorAll('.detail, .badge, dialog[open]').length`))
+
+	// A paused page does not know, but the console does.
+	p.do(chromedp.Click("#pause"))
+	third := start("third")
+	cancel(p, "second-1")
+	p.do(chromedp.Click("#ask-yes"))
+	p.sees(row("third-0") + ` && !` + row("second-"))
+	p.sees(`document.querySelector('#said').textContent.startsWith('This is another process')`)
+	for _, ctx := range slices.Concat(second, third) {
+		require.NoError(t, ctx.Err())
+	}
 }
 
 func consoleIsReadOnlyByDefault(t *testing.T, b browser) {

@@ -53,7 +53,7 @@ func (w *walk) branchRange(b *cfg.Block, round bool, s state) []state {
 }
 
 func (w *walk) branchSwitch(b *cfg.Block, clause *ast.CaseClause, truth bool, s state) []state {
-	cur, ok := w.root.FindNode(clause)
+	cur, ok := w.f.find(clause)
 	if !ok {
 		return []state{s}
 	}

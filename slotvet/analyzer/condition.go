@@ -103,6 +103,12 @@ func (w *walk) write(b *strings.Builder, e ast.Expr) bool {
 		}
 		b.WriteString("." + e.Sel.Name)
 		return true
+	case *ast.IndexExpr:
+		if !w.write(b, e.X) {
+			return false
+		}
+		b.WriteString("[")
+		return w.write(b, e.Index)
 	case *ast.BinaryExpr:
 		if !w.write(b, e.X) {
 			return false
@@ -115,6 +121,15 @@ func (w *walk) write(b *strings.Builder, e ast.Expr) bool {
 
 // changesElsewhere reports whether a variable may change other than by an assignment on the path.
 func (w *walk) changesElsewhere(v *types.Var) bool {
+	changes, known := w.f.elsewhere[v]
+	if !known {
+		changes = w.findChange(v)
+		w.f.elsewhere[v] = changes
+	}
+	return changes
+}
+
+func (w *walk) findChange(v *types.Var) bool {
 	for cur := range w.f.cursor.Preorder((*ast.Ident)(nil)) {
 		if id, ok := cur.Node().(*ast.Ident); !ok || w.TypesInfo.Uses[id] != v {
 			continue

@@ -43,15 +43,14 @@ func (w *walk) fix(n ast.Node, s, before *state) {
 
 // isAsked reports whether a local variable is part of a condition, and only changes by assignments on the path.
 func (w *walk) isAsked(v *types.Var) bool {
-	if !w.f.owns(v) {
-		return false
-	}
-	for condition := range w.conditions() {
-		if strings.Contains(condition, mark(v)) {
-			return true
+	asked, known := w.f.asked[v]
+	if !known && w.f.owns(v) {
+		for condition := range w.conditions() {
+			asked = asked || strings.Contains(condition, mark(v))
 		}
+		w.f.asked[v] = asked
 	}
-	return false
+	return asked
 }
 
 // valueOf returns the constant value of an expression, empty if it has none.

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// maxSteps bounds the walk over the paths of a function. In one that has more, nothing is reported.
-const maxSteps = 20_000
+// maxNoted bounds the walk over the paths of a function, by how much there is to note: the keys of states, in bytes. Of a
+// function that needs more, nothing is reported.
+const maxNoted = 2 << 20
 
 // An outcome is what becomes of a slot on the paths of the function that takes it.
 type outcome struct {
@@ -25,11 +26,12 @@ type outcome struct {
 // A walk follows one slot.
 type walk struct {
 	*checker
-	f    *function
-	t    *taking
-	seen map[string]bool
-	todo []step
-	end  outcome
+	f     *function
+	t     *taking
+	seen  map[string]bool
+	noted int
+	todo  []step
+	end   outcome
 }
 
 type step struct {
@@ -53,7 +55,7 @@ func (c *checker) follow(f *function, t *taking) outcome {
 	w := newWalk(c, f, t)
 	w.push(f.graph.Blocks[0], w.start())
 	for len(w.todo) > 0 {
-		if len(w.seen) > maxSteps {
+		if w.noted > maxNoted {
 			return outcome{}
 		}
 		next := w.todo[len(w.todo)-1]
@@ -73,6 +75,7 @@ func (c *checker) follow(f *function, t *taking) outcome {
 func (w *walk) push(b *cfg.Block, s state) {
 	if key := s.key(b.Index); !w.seen[key] {
 		w.seen[key] = true
+		w.noted += len(key)
 		w.todo = append(w.todo, step{b, s})
 	}
 }
@@ -98,7 +101,7 @@ func (w *walk) block(b *cfg.Block, s *state) bool {
 func (w *walk) isComm(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.ExprStmt, *ast.SendStmt, *ast.AssignStmt:
-		cur, ok := w.root.FindNode(n)
+		cur, ok := w.f.find(n)
 		return ok && cur.ParentEdgeKind() == edge.CommClause_Comm
 	}
 	return false

@@ -19,7 +19,12 @@ type function struct {
 	results    *types.Tuple
 	candidates []inspector.Cursor // calls and receives that yield slots
 	hands      uint64             // see handsOver; grows until checker.settle is done
-	conditions map[string]int     // nil until asked for, see walk.conditions
+
+	// What is found out once and asked on each path.
+	cursors    map[ast.Node]inspector.Cursor // see find
+	conditions map[string]int                // see walk.conditions
+	asked      map[*types.Var]bool           // see walk.isAsked
+	elsewhere  map[*types.Var]bool           // see walk.changesElsewhere
 }
 
 // collect finds the functions of the package that get slots from somewhere.
@@ -108,7 +113,13 @@ func (c *checker) function(cfgs *ctrlflow.CFGs, cur inspector.Cursor) *function 
 }
 
 func (c *checker) add(cur inspector.Cursor, graph *cfg.CFG, sig *types.Signature) *function {
-	f := &function{cursor: cur, graph: graph, results: sig.Results()}
+	f := &function{
+		cursor:    cur,
+		graph:     graph,
+		results:   sig.Results(),
+		asked:     make(map[*types.Var]bool),
+		elsewhere: make(map[*types.Var]bool),
+	}
 	c.funcs = append(c.funcs, f)
 	return f
 }
@@ -164,6 +175,18 @@ func (c *checker) variable(e ast.Expr) *types.Var {
 	}
 	v, _ := c.TypesInfo.ObjectOf(id).(*types.Var)
 	return v
+}
+
+// find returns the cursor of a node of the function.
+func (f *function) find(n ast.Node) (cur inspector.Cursor, ok bool) {
+	if f.cursors == nil {
+		f.cursors = make(map[ast.Node]inspector.Cursor)
+		for cur := range f.cursor.Preorder() {
+			f.cursors[cur.Node()] = cur
+		}
+	}
+	cur, ok = f.cursors[n]
+	return cur, ok
 }
 
 // owns reports whether v is a local variable of the function, or a parameter or named result.

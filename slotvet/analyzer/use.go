@@ -23,7 +23,7 @@ const (
 
 // uses tells the most that n does with the slot; if it returns it, as which result.
 func (w *walk) uses(n ast.Node, s *state) (use, int) {
-	cur, ok := w.root.FindNode(n)
+	cur, ok := w.f.find(n)
 	if !ok {
 		return idle, -1
 	}

@@ -410,3 +410,16 @@ func tooManyPaths(reg *inflight.Registry, is struct{ a, b, c, d, e, f, g, h, i, 
 		work()
 	}
 }
+
+func onlyIfMarked(reg *inflight.Registry, marked []bool) {
+	for i := range marked {
+		var slot *inflight.Slot
+		if marked[i] {
+			slot, _ = reg.TryAcquire(key)
+		}
+		work()
+		if marked[i] {
+			slot.Release()
+		}
+	}
+}

@@ -16,6 +16,7 @@
 package slottest
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -65,6 +66,9 @@ func New(tb testing.TB, cfg inflight.Config) *inflight.Registry {
 // registry should be used by this test only.
 func Empty(tb testing.TB, reg *inflight.Registry) {
 	tb.Helper()
+	if reg == nil {
+		tb.Fatalf("slottest: no registry to check: it is nil")
+	}
 	tb.Cleanup(func() {
 		tb.Helper()
 		if !until(func() bool { return reg.Stats().Holders == 0 }) {
@@ -87,9 +91,10 @@ func Hold(tb testing.TB, a inflight.Acquirer, k inflight.Key, n int, opts ...inf
 		}
 	}
 	tb.Cleanup(release)
+	ctx := context.WithoutCancel(tb.Context())                     // or nothing could be held in a cleanup
 	opts = append([]inflight.Option{inflight.MaxWait(0)}, opts...) // that of the caller comes later and so counts
 	for i := range n {
-		s, err := a.Acquire(tb.Context(), k, opts...)
+		s, err := a.Acquire(ctx, k, opts...)
 		if err != nil {
 			tb.Fatalf("slottest: cannot hold slot %d of %d: %v", i+1, n, err)
 		}

@@ -304,3 +304,15 @@ func TestTestingStaysInTests(t *testing.T) {
 		require.NotRegexp(t, `^testing(/|$)|/slottest$`, dep)
 	}
 }
+
+func TestHoldInCleanup(t *testing.T) {
+	require.Empty(t, failuresOf(func(t *fakeT) {
+		reg := slottest.New(t, inflight.Config{})
+		t.Cleanup(func() { slottest.Hold(t, reg, acme, 1)() })
+	}))
+}
+
+func TestEmptyWithoutRegistryFails(t *testing.T) {
+	failures := failuresOf(func(t *fakeT) { slottest.Empty(t, nil) })
+	require.Equal(t, []string{"slottest: no registry to check: it is nil"}, failures)
+}

@@ -107,11 +107,11 @@ func (s *state) handles() int {
 // set gives a variable that was assigned to its new meaning.
 func (s *state) set(v *types.Var, m meaning) { s.bind(binding{v: v, m: m}) }
 
-func (s *state) bind(new binding) {
-	s.forget(new.v)
-	means := slices.DeleteFunc(slices.Clone(s.means), func(b binding) bool { return b.v == new.v })
-	if new.m != nothing {
-		means = append(means, new)
+func (s *state) bind(is binding) {
+	s.forget(is.v)
+	means := slices.DeleteFunc(slices.Clone(s.means), func(b binding) bool { return b.v == is.v })
+	if is.m != nothing {
+		means = append(means, is)
 		slices.SortFunc(means, func(a, b binding) int { return cmp.Compare(a.v.Pos(), b.v.Pos()) })
 	}
 	s.means = means

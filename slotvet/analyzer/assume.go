@@ -102,6 +102,12 @@ func (w *walk) isNil(e ast.Expr) bool { return w.TypesInfo.Types[e].IsNil() }
 
 // assume narrows a state to the paths on which a condition is as given.
 func (w *walk) assume(s state, cond ast.Expr, truth bool) []state {
+	if value := w.valueOf(cond, &s); value != "" {
+		if (value == "true") != truth {
+			return nil
+		}
+		return []state{s}
+	}
 	switch e := ast.Unparen(cond).(type) {
 	case *ast.UnaryExpr:
 		if e.Op == token.NOT {
@@ -125,7 +131,7 @@ func (w *walk) assume(s state, cond ast.Expr, truth bool) []state {
 		}
 	case *ast.Ident:
 		switch b := s.binding(w.variable(e)); {
-		case b.m == ifTrue && truth, b.m == ifFalse && !truth, b.m == fixed && (b.value == "true") != truth:
+		case b.m == ifTrue && truth, b.m == ifFalse && !truth:
 			return nil
 		case b.m != nothing:
 			return []state{s}

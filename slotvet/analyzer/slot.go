@@ -31,7 +31,7 @@ var slots = resource{ //nolint:gochecknoglobals // a constant, but for Go
 	},
 	release: "Release",
 	gives: func(fn *types.Func) (handsOver, known bool) {
-		if fn.Signature().Recv() != nil && (fn.Name() == "Acquire" || fn.Name() == "TryAcquire") {
+		if fn.Signature().Recv() != nil && (fn.Name() == "Acquire" || fn.Name() == "TryAcquire") && canFail(fn.Signature()) {
 			return true, true
 		}
 		return isTake(fn), pathOf(fn) == inflight
@@ -103,6 +103,10 @@ func (c *checker) unseen(name string, sig *types.Signature) bool {
 	case slices.ContainsFunc([]string{"get", "find", "lookup", "load", "peek"}, begins):
 		return false
 	}
+	return canFail(sig)
+}
+
+func canFail(sig *types.Signature) bool {
 	for v := range sig.Results().Variables() {
 		if isError(v.Type()) {
 			return true

@@ -262,3 +262,31 @@ func taker(ctx context.Context) error {
 	defer inflight.Take(ctx).Release()
 	return work()
 }
+
+func constantCondition(reg *inflight.Registry) {
+	const debug = false
+	slot, _ := reg.TryAcquire(key)
+	if debug {
+		return
+	}
+	slot.Release()
+}
+
+func statusAmongOwn(reg *inflight.Registry) {
+	const admitted, refused = 1, 2
+	verdict := admitted
+	slot, err := reg.TryAcquire(key)
+	if err != nil {
+		verdict = refused
+	}
+	if verdict == refused {
+		return
+	}
+	slot.Release()
+}
+
+func shownByAcquire(s shelf) uint64 { return s.Acquire("a").ID() }
+
+type shelf map[string]*inflight.Slot
+
+func (s shelf) Acquire(id string) *inflight.Slot { return s[id] }

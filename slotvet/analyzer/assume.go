@@ -201,6 +201,9 @@ func (w *walk) decided(s state, x, y ast.Expr, truth bool) []state {
 	if w.tells(x, &s) || y != nil && w.tells(y, &s) {
 		s.doubt()
 	}
+	if w.isTold(x) || y != nil && w.isTold(y) {
+		s.grant = doubtful
+	}
 	text, ok := w.textOf(x, y)
 	if !ok || w.conditions()[text] < 2 || s.decide(text, truth) {
 		return []state{s}

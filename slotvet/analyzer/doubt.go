@@ -3,6 +3,7 @@ package analyzer
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -80,5 +81,33 @@ func (w *walk) tells(n ast.Node, s *state) bool {
 		}
 		m := s.meaning(v)
 		return m == failure || m == ifTrue || m == ifFalse
+	})
+}
+
+// isTold reports whether a variable is part of e to which the error goes on some path, as to errs by
+// errs = append(errs, err). On the other paths the variable says that there is a slot.
+func (w *walk) isTold(e ast.Expr) bool {
+	if w.told == nil {
+		w.told = make(map[*types.Var]bool)
+		for cur := range w.f.cursor.Preorder((*ast.AssignStmt)(nil)) {
+			lhs, rhs := sides(cur.Node())
+			for i, l := range lhs {
+				v := w.variable(rootOf(l))
+				if v != nil && len(lhs) == len(rhs) && !isError(v.Type()) && w.containsAny(rhs[i], w.t.others) {
+					w.told[v] = true
+				}
+			}
+		}
+	}
+	return w.contains(e, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		return ok && w.told[w.variable(id)]
+	})
+}
+
+func (w *walk) containsAny(e ast.Expr, vars []*types.Var) bool {
+	return w.contains(e, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		return ok && slices.Contains(vars, w.variable(id))
 	})
 }

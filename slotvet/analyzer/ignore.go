@@ -12,7 +12,7 @@ const directive = "//slotvet:ignore"
 type ignored [][2]token.Pos
 
 // ignores reads the comments. One in the comment of a function or of the package is about all of the function or file,
-// any other about its line and the next. One without a reason is reported and does nothing.
+// any other about its line and, if no code stands before it, about the line behind it. One without a reason is reported and does nothing.
 func (c *checker) ignores() ignored {
 	var all ignored
 	for _, file := range c.Files {
@@ -30,7 +30,7 @@ func (c *checker) ignores() ignored {
 				if scope := scopes[group]; scope != nil {
 					all = append(all, [2]token.Pos{scope.Pos(), scope.End()})
 				} else {
-					all = append(all, c.twoLines(comment.Pos()))
+					all = append(all, c.lines(comment.Pos(), group.End()))
 				}
 			}
 		}
@@ -44,17 +44,22 @@ func (c *checker) isIgnore(comment *ast.Comment) bool {
 		c.Reportf(comment.Pos(), "%s needs a reason", directive)
 		return false
 	}
-	return ok
+	return ok && strings.TrimLeft(reason, " \t") != reason
 }
 
-func (c *checker) twoLines(pos token.Pos) [2]token.Pos {
+// lines returns the lines that a comment at pos is about, in a group that ends at end.
+func (c *checker) lines(pos, end token.Pos) [2]token.Pos {
 	file := c.Fset.File(pos)
-	line := file.Line(pos)
-	end := token.Pos(file.Base() + file.Size())
-	if line+2 <= file.LineCount() {
-		end = file.LineStart(line+2) - 1
+	begin := file.LineStart(file.Line(pos))
+	behind := file.Line(end) + 2
+	content, err := c.ReadFile(file.Name())
+	if err == nil && strings.TrimSpace(string(content[file.Offset(begin):file.Offset(pos)])) != "" {
+		behind = file.Line(pos) + 1
 	}
-	return [2]token.Pos{file.LineStart(line), end}
+	if behind > file.LineCount() {
+		return [2]token.Pos{begin, token.Pos(file.Base() + file.Size())}
+	}
+	return [2]token.Pos{begin, file.LineStart(behind) - 1}
 }
 
 func (g ignored) cover(pos token.Pos) bool {

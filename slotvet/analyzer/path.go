@@ -3,6 +3,7 @@ package analyzer
 import (
 	"go/ast"
 	"go/token"
+	"go/types"
 
 	"golang.org/x/tools/go/ast/edge"
 	"golang.org/x/tools/go/cfg"
@@ -32,6 +33,7 @@ type walk struct {
 	noted int
 	todo  []step
 	end   outcome
+	told  map[*types.Var]bool // see isTold
 }
 
 type step struct {

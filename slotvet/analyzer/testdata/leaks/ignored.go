@@ -14,3 +14,13 @@ func ignoredWithoutReason(reg *inflight.Registry) {
 	//slotvet:ignore
 	reg.TryAcquire(key) // want `the slot of reg.TryAcquire is dropped`
 }
+
+func ignoredOnItsLineOnly(reg *inflight.Registry) {
+	reg.TryAcquire(key) //slotvet:ignore held for ever
+	reg.TryAcquire(key) // want `the slot of reg.TryAcquire is dropped`
+}
+
+func ignoredByAnotherWord(reg *inflight.Registry) {
+	//slotvet:ignored for no reason
+	reg.TryAcquire(key) // want `the slot of reg.TryAcquire is dropped`
+}

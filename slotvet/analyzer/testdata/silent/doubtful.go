@@ -290,3 +290,16 @@ func shownByAcquire(s shelf) uint64 { return s.Acquire("a").ID() }
 type shelf map[string]*inflight.Slot
 
 func (s shelf) Acquire(id string) *inflight.Slot { return s[id] }
+
+func errorsGathered(reg *inflight.Registry) error {
+	var errs []error
+	slot, err := reg.TryAcquire(key)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	slot.Release()
+	return nil
+}

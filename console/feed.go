@@ -44,7 +44,7 @@ type sample struct {
 // An update is a snapshot shared by its watchers.
 type update struct {
 	asked time.Time
-	take  func() (*snapshot, *sample)
+	take  func() (*snapshot, *sample) // no sample if there is a newer one
 
 	mu      sync.Mutex
 	encoded map[filter]func() []byte
@@ -96,9 +96,10 @@ func (f *feed) take() (*snapshot, *sample) {
 	return s, newest
 }
 
+// record adds a snapshot to the history and returns its sample; nil if another look, which began later, was faster.
 func (f *feed) record(s *snapshot) *sample {
 	next := sample{
-		At: s.at, InUse: s.stats.InUse, Waiters: s.stats.Waiters,
+		At: s.began, InUse: s.stats.InUse, Waiters: s.stats.Waiters,
 		admitted: s.stats.Admitted, rejected: s.stats.RejectedTotal(),
 	}
 	period := f.period()
@@ -106,7 +107,11 @@ func (f *feed) record(s *snapshot) *sample {
 	defer f.mu.Unlock()
 	if n := len(f.samples); n > 0 {
 		last := f.samples[n-1]
-		if passed := next.At.Sub(last.At); passed > 0 && passed < 3*period {
+		passed := next.At.Sub(last.At)
+		if passed <= 0 || next.admitted < last.admitted || next.rejected < last.rejected {
+			return nil
+		}
+		if passed < 3*period {
 			next.Admitted, next.Rejected = rate(last.admitted, next.admitted, passed), rate(last.rejected, next.rejected, passed)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 // A snapshot is a look at a registry. Its parts are taken one after another, so under load they differ by a moment.
 type snapshot struct {
-	at      time.Time
+	began   time.Time // when stats was taken
+	at      time.Time // when all was
 	stats   inflight.Stats
 	keys    []inflight.KeyInfo // by utilisation
 	waiters []inflight.WaiterInfo
@@ -23,7 +24,8 @@ type snapshot struct {
 
 // look takes a snapshot that has so many of the oldest slots at hand.
 func look(reg *inflight.Registry, oldest int) *snapshot {
-	s := &snapshot{stats: reg.Stats(), keys: byUtilisation(reg), waiters: reg.Waiters(0), oldest: reg.Slots(oldest)}
+	s := &snapshot{began: time.Now(), stats: reg.Stats()}
+	s.keys, s.waiters, s.oldest = byUtilisation(reg), reg.Waiters(0), reg.Slots(oldest)
 	s.all = sync.OnceValue(func() []inflight.SlotInfo {
 		if len(s.oldest) < oldest {
 			return s.oldest

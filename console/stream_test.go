@@ -207,6 +207,33 @@ func TestSlowLooksComeSeldom(t *testing.T) {
 	})
 }
 
+// A look that others have overtaken does not go into the history, where it would turn time back.
+func TestOvertakenLookIsNoSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var delay atomic.Int64
+		reg := newRegistry(t, inflight.Config{Limits: func(inflight.Key) inflight.Limits {
+			time.Sleep(time.Duration(delay.Swap(0)))
+			return inflight.Limits{}
+		}})
+		h := newConsole(reg)
+		hold(t, reg, acme)
+		delay.Store(int64(1700 * time.Millisecond))
+		slow := watch(t, h, "")
+		hold(t, reg, acme)
+		time.Sleep(1500 * time.Millisecond) // what the slow one will have got is not new enough for the other
+		fast := watch(t, h, "")
+		require.Equal(t, []string{"history", "state"}, names(fast.events()))
+		time.Sleep(200 * time.Millisecond)
+
+		events := slow.events()
+		require.Equal(t, []string{"history", "state"}, names(events))
+		require.NotContains(t, string(events[1].data), `"sample"`)
+		history := decode[[]map[string]any](t, do(t, h, http.MethodGet, "/api/history", "").Body)
+		require.Len(t, history, 1)
+		require.InEpsilon(t, 2, history[0]["in_use"], 0)
+	})
+}
+
 // An update is not kept when the last watcher has gone: the next sees how things are then.
 func TestUpdateIsFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -267,6 +267,19 @@ func TestLimitsReachWaiters(t *testing.T) {
 	}
 }
 
+// Who it is may depend on where the console is mounted.
+func TestUserSeesTheRequestAsItCame(t *testing.T) {
+	d := newDesk(t, true)
+	h := console.Handler(d.reg, console.Config{
+		Admin: true, Logger: slog.New(slog.NewTextHandler(&d.log, nil)),
+		User: func(r *http.Request) string { return r.PathValue("tenant") + " " + r.Pattern + " " + r.URL.Path },
+	})
+	hold(t, d.reg, acme)
+	w := do(t, muxed("/t/{tenant}/debug/", h), "POST", "/t/7/debug/api/slots/1/cancel", "")
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Contains(t, d.log.String(), `who="7 /t/{tenant}/debug/ /t/7/debug/api/slots/1/cancel"`)
+}
+
 func TestWhoIsTheRemoteAddressByDefault(t *testing.T) {
 	d := newDesk(t, true)
 	ctx := hold(t, d.reg, acme).Context(t.Context())

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"net/http"
@@ -20,7 +21,8 @@ type Config struct {
 	Table *inflight.LimitTable
 
 	// User names who makes a request, for the log of actions: the operator that a proxy or a middleware has
-	// authenticated, say. It is called by many goroutines at once, before the action. Nil means the remote address.
+	// authenticated, say. It gets the request as it came to the console and must leave its body unread. It is called by
+	// many goroutines at once, before the action. Nil means the remote address.
 	User func(*http.Request) string
 
 	// Logger gets each action that was asked for, done or refused: who, what and the outcome. Nil means slog.Default().
@@ -45,6 +47,8 @@ const maxShown = 500
 //
 // It sets headers that keep other sites from framing, reading or scripting it, and no cache from keeping what it shows.
 // An open page is a request that lasts. It ends when the server is shut down, so Server.Shutdown does not wait for it.
+// The exception is a page's request that comes to the console after Shutdown has begun, if it is the first that the
+// console gets from that server: nothing tells of a shutdown that has begun already.
 func Handler(reg *inflight.Registry, cfg Config) http.Handler {
 	if reg == nil {
 		panic("console: Handler: no registry")
@@ -126,11 +130,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 		return
 	}
-	inner, url := *r, *r.URL
+	h.shutdowns.channel(r) // the page comes before its stream, so that a shutdown between them is noticed
+	inner, url := r.WithContext(context.WithValue(r.Context(), asItCame{}, r)), *r.URL
 	url.Path, url.RawPath = "/"+below(r), ""
 	inner.URL = &url
 	if cleaned(url.Path) {
-		h.mux.ServeHTTP(w, &inner)
+		h.mux.ServeHTTP(w, inner)
 	} else {
 		notFound(w, r)
 	}
@@ -140,5 +145,12 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 	fail(w, http.StatusNotFound, "The console has nothing here. The path of its page ends in a slash.")
 }
 
+// asItCame is the key in a request's context for the request before its path was changed, with the pattern and the path
+// values of what is around the console.
+type asItCame struct{}
+
 // who names who makes the request, also if User knows no name.
-func (h *handler) who(r *http.Request) string { return cmp.Or(h.cfg.User(r), "unknown") }
+func (h *handler) who(r *http.Request) string {
+	came, _ := r.Context().Value(asItCame{}).(*http.Request)
+	return cmp.Or(h.cfg.User(came), "unknown")
+}

@@ -299,41 +299,74 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// serve serves h in a bubble and opens the stream of a page.
-func serve(t *testing.T, h http.Handler) (*http.Server, net.Conn) {
-	t.Helper()
+// serve serves h in a bubble.
+func serve(h http.Handler) (*http.Server, *pipeListener) {
 	l := &pipeListener{make(chan net.Conn), make(chan struct{})}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.Serve(l) }()
+	return s, l
+}
+
+// dial sends a request to a server in a bubble.
+func (l *pipeListener) dial(t *testing.T, path string) net.Conn {
+	t.Helper()
 	client, server := net.Pipe()
 	l.conns <- server
-	_, err := io.WriteString(client, "GET /api/events HTTP/1.1\r\nHost: console\r\n\r\n")
+	_, err := io.WriteString(client, "GET "+path+" HTTP/1.1\r\nHost: console\r\n\r\n")
 	require.NoError(t, err)
-	return s, client
+	return client
+}
+
+// received reads a connection to its end.
+func received(conn net.Conn) <-chan string {
+	all := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(conn)
+		all <- string(text)
+	}()
+	return all
 }
 
 // A server that shuts down does not have to wait until the last page is closed.
 func TestShutdownEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, client := serve(t, newConsole(newRegistry(t, inflight.Config{})))
-		received := make(chan string)
-		go func() {
-			all, _ := io.ReadAll(client)
-			received <- string(all)
-		}()
+		s, l := serve(newConsole(newRegistry(t, inflight.Config{})))
+		events := received(l.dial(t, "/api/events"))
 		time.Sleep(90 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		require.NoError(t, s.Shutdown(ctx))
 		require.NoError(t, s.Shutdown(ctx))
-		require.True(t, strings.HasSuffix(<-received, "\r\n0\r\n\r\n"), "the response is complete")
+		require.True(t, strings.HasSuffix(<-events, "\r\n0\r\n\r\n"), "the response is complete")
+	})
+}
+
+// Nor for one whose page was there before, and which what is around the console lets through only then.
+func TestShutdownEndsLateStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newConsole(newRegistry(t, inflight.Config{}))
+		s, l := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/api/events" {
+				time.Sleep(time.Second)
+			}
+			h.ServeHTTP(w, r)
+		}))
+		page := received(l.dial(t, "/"))
+		events := received(l.dial(t, "/api/events"))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, s.Shutdown(ctx))
+		require.Contains(t, <-page, "200 OK")
+		require.Contains(t, <-events, "event: state")
 	})
 }
 
 // A page that has gone to sleep without saying so does not keep its stream.
 func TestStalledWatcherIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, client := serve(t, newConsole(newRegistry(t, inflight.Config{})))
+		s, l := serve(newConsole(newRegistry(t, inflight.Config{})))
+		client := l.dial(t, "/api/events")
 		time.Sleep(15 * time.Second) // and reads nothing
 		synctest.Wait()
 		_ = client.SetReadDeadline(time.Now().Add(time.Hour))

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -61,8 +62,8 @@ func textKeys(w io.Writer, l list[inflight.KeyInfo]) {
 	heading(w, "KEYS, those nearest to their limit first", l.Matched, l.Total, l.More)
 	columns(w, "USE\tIN USE\tLIMIT\tHOLDERS\tWAITERS\t  KEY", l.Items, func(k inflight.KeyInfo) string {
 		use := "-"
-		if v := viewUsage(k).Utilisation; v != nil {
-			use = fmt.Sprintf("%.0f%%", 100**v)
+		if viewUsage(k).Utilisation != nil {
+			use = fmt.Sprintf("%.0f%%", math.Floor(100*float64(k.InUse)/float64(k.Limit))) // 100 % is full, no less
 		}
 		return fmt.Sprintf("%s\t%d\t%s\t%d\t%d\t  %s", use, k.InUse, limitView(k.Limit), k.Holders, k.Waiters, cut(k.Key.String()))
 	})

@@ -79,6 +79,18 @@ HOLDERS, the oldest first: 3
 	})
 }
 
+// What is not full does not say 100 %.
+func TestTextFloorsUtilisation(t *testing.T) {
+	for _, c := range []struct {
+		inUse, limit int
+		want         string
+	}{{199, 200, "99%"}, {29, 100, "29%"}, {200, 200, "100%"}} {
+		reg := newRegistry(t, inflight.Config{Limits: inflight.Fixed(inflight.Limits{Key: c.limit})})
+		hold(t, reg, acme, inflight.Weight(c.inUse))
+		require.Regexp(t, "\n +"+c.want+" ", do(t, newConsole(reg), http.MethodGet, "/", "").Body.String())
+	}
+}
+
 func TestWhoGetsText(t *testing.T) {
 	h := newConsole(newRegistry(t, inflight.Config{}))
 	for _, c := range []struct{ target, accept, want string }{

@@ -82,7 +82,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 picks a free one")
 	flags.StringVar(&cfg.operatorAddr, "operator-addr", "",
-		"`address` for "+strings.Join(operatorPaths, " and ")+"; without it they are at -addr if that is a loopback address, else nowhere")
+		"`address` for "+strings.Join(operatorPaths, " and ")+"; without it they are at -addr if that is a loopback address,\nwhich is wrong behind a proxy on this machine, else nowhere")
 	flags.StringVar(&cfg.limits, "limits", "", "JSON `file` of limits, re-read on change; without it 64 per key")
 	flags.StringVar(&cfg.db, "db", "", "SQLite `file` of limits, made if missing; what it does not set, -limits sets")
 	flags.DurationVar(&cfg.dbTTL, "db-ttl", 5*time.Minute, "how old a limit from -db gets before it is read again")

@@ -37,6 +37,7 @@ func readTrace(r io.Reader, tokensPerSecond float64, firstToken time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	header[0] = strings.TrimPrefix(header[0], "\ufeff") // a byte order mark, as spreadsheets write it
 	var column [3]int // of each name in columns
 	for i, name := range strings.Split(columns, ",") {
 		if column[i] = slices.Index(header, name); column[i] < 0 {

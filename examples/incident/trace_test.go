@@ -23,6 +23,10 @@ func TestReadTrace(t *testing.T) {
 				"2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 02:00:00+02:00,2162,5\n",
 			want: []request{at(0, 0.2, 0.7), at(0.00993, 0.20993, 0.70993)},
 		},
+		"as a spreadsheet saves it": {
+			trace: "\ufeffTIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:15:46,374,44\r\n",
+			want:  []request{at(0, 0.2, 4.6)},
+		},
 		"unsorted, other columns": {
 			trace: "GeneratedTokens,model,TIMESTAMP,ContextTokens\n" +
 				"30,\"a,b\",2023-11-17 00:00:01,7\n10,c,2023-11-16 23:59:59,7\n20,d,2023-11-17 00:00:01,7\n",

@@ -38,7 +38,7 @@ func readTrace(r io.Reader, tokensPerSecond float64, firstToken time.Duration) (
 		return nil, err
 	}
 	header[0] = strings.TrimPrefix(header[0], "\ufeff") // a byte order mark, as spreadsheets write it
-	var column [3]int // of each name in columns
+	var column [3]int                                   // of each name in columns
 	for i, name := range strings.Split(columns, ",") {
 		if column[i] = slices.Index(header, name); column[i] < 0 {
 			return nil, fmt.Errorf("line 1: no column %s, want %s", name, columns)

@@ -202,6 +202,23 @@ func TestSearch(t *testing.T) {
 	})
 }
 
+// A key can be asked for by what is shown of it, also if it is cut or not UTF-8. Others that are shown alike come too.
+func TestKeyIsAskedForAsShown(t *testing.T) {
+	long := strings.Repeat("m", 1100)
+	for _, models := range [][]string{{long + "1", long + "2"}, {"\xff", "\xfe\xff"}} {
+		reg := newRegistry(t, inflight.Config{})
+		h := newConsole(reg)
+		hold(t, reg, other)
+		for _, model := range models {
+			hold(t, reg, inflight.Key{Org: "acme", Model: model})
+		}
+		key, _ := items(t, get(t, h, "/api/slots"), "key")[1].(map[string]any)
+		model, _ := key["model"].(string)
+		require.Equal(t, []any{"2", "3"}, items(t, get(t, h, "/api/slots?model="+url.QueryEscape(model)), "id"))
+		require.Equal(t, []any{"2", "3"}, items(t, get(t, h, "/api/slots?q="+url.QueryEscape(model)), "id"))
+	}
+}
+
 func TestBadParameters(t *testing.T) {
 	h := newConsole(newRegistry(t, inflight.Config{}))
 	for target, says := range map[string]string{

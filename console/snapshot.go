@@ -96,11 +96,11 @@ func (f filter) matchSlot(s inflight.SlotInfo) bool {
 	return f.match(s.Label, append([]inflight.Key{s.Key}, s.Also...)...)
 }
 
-// match reports whether all terms are found in what is shown of the label and the keys, and whether one of these is the
-// key asked for.
+// match reports whether all terms are found in what is shown of the label and the keys, and whether one of these is
+// shown as the key asked for.
 func (f filter) match(label string, keys ...inflight.Key) bool {
 	named := func(k inflight.Key) bool {
-		return (!f.hasOrg || k.Org == f.org) && (!f.hasModel || k.Model == f.model)
+		return (!f.hasOrg || shown(k.Org) == f.org) && (!f.hasModel || shown(k.Model) == f.model)
 	}
 	if !slices.ContainsFunc(keys, named) {
 		return false
@@ -108,7 +108,7 @@ func (f filter) match(label string, keys ...inflight.Key) bool {
 	if f.terms == "" {
 		return true
 	}
-	texts := []string{cut(label)}
+	texts := []string{shown(label)}
 	for _, k := range keys {
 		k = inflight.Key(viewKey(k))
 		texts = append(texts, k.Org, k.Model, k.String())

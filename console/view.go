@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -143,11 +144,11 @@ func (h *handler) viewOverview(s inflight.Stats, at time.Time) overviewView {
 	return v
 }
 
-func viewKey(k inflight.Key) keyView { return keyView{cut(k.Org), cut(k.Model)} }
+func viewKey(k inflight.Key) keyView { return keyView{shown(k.Org), shown(k.Model)} }
 
 func viewSlot(s inflight.SlotInfo) slotView {
 	v := slotView{
-		ID: strconv.FormatUint(s.ID, 10), Key: viewKey(s.Key), Label: cut(s.Label), Weight: s.Weight,
+		ID: strconv.FormatUint(s.ID, 10), Key: viewKey(s.Key), Label: shown(s.Label), Weight: s.Weight,
 		AcquiredAt: s.AcquiredAt, HeldSeconds: seconds(s.Held), LongHeld: s.LongHeld, Lost: s.Lost, HasStack: s.Stack != "",
 	}
 	for _, k := range s.Also {
@@ -158,7 +159,7 @@ func viewSlot(s inflight.SlotInfo) slotView {
 
 func viewWaiter(w inflight.WaiterInfo, now time.Time) waiterView {
 	return waiterView{
-		Key: viewKey(w.Key), Label: cut(w.Label), Weight: w.Weight,
+		Key: viewKey(w.Key), Label: shown(w.Label), Weight: w.Weight,
 		Since: w.Since, WaitedSeconds: seconds(now.Sub(w.Since)), Blocked: w.Blocked.String(),
 	}
 }
@@ -191,6 +192,9 @@ func seconds(d time.Duration) float64 { return math.Round(max(d, 0).Seconds()*1e
 
 // maxText is how many bytes of a label or name are shown. They come from clients, and are sent each second.
 const maxText = 1024
+
+// shown makes a text what JSON says of it, so that it can be asked for as it is shown.
+func shown(s string) string { return cut(strings.ToValidUTF8(s, "\uFFFD")) }
 
 // cut shortens a text that is too long to show.
 func cut(s string) string {

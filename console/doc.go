@@ -19,6 +19,6 @@
 // # What it costs
 //
 // Nothing while nobody looks: no goroutine runs and no timer is set, so the charts begin when the first page is opened
-// and go on while one is. Open pages share one look at the registry per [Config.Interval]. A search looks at all
+// and go on while one is seen. Open pages share one look at the registry per [Config.Interval]. A search looks at all
 // holders; when looking takes long, updates come less often, so that it takes at most a tenth of one processor.
 package console

@@ -1,0 +1,197 @@
+package modelstore
+
+import (
+	"time"
+
+	"github.com/inflight-go/inflight/fleet/internal/store"
+)
+
+// A call is a store.Call while a shard executes it.
+type call struct {
+	*store.Call
+	shard    *shard
+	now      int64
+	ttl      int64
+	memory   int64
+	learning int64
+	live     int
+}
+
+func (s *shard) lease(c *store.Call, now int64) store.Reply {
+	s.expire(now)
+	r := call{Call: c, shard: s, now: now, ttl: c.TTL.Milliseconds()}
+	r.memory = store.Memory * r.ttl
+	r.learning = r.remember()
+	known := r.renew()
+	r.live = len(s.leases)
+	reply := store.Reply{
+		Epoch:    s.epoch.name,
+		Known:    known,
+		Learning: time.Duration(r.learning) * time.Millisecond,
+		Live:     r.live,
+	}
+	if c.Census {
+		for id := range s.leases {
+			if id < c.ID {
+				reply.Rank++
+			}
+		}
+	}
+	if !known && r.learning == 0 {
+		return reply
+	}
+	for i := range c.Entries {
+		reply.Answers = append(reply.Answers, r.exchange(&c.Entries[i]))
+	}
+	return reply
+}
+
+// remember returns how long the shard goes on to learn, and begins a new epoch if there is no witness of the old one.
+func (r *call) remember() int64 {
+	s := r.shard
+	witness := len(s.leases) == 0
+	for _, ends := range s.leases {
+		witness = witness || ends > r.now
+	}
+	if s.epoch.name == 0 || !witness {
+		name := r.now
+		if s.epoch.name != 0 {
+			name = max(r.now, s.epoch.name+1)
+		}
+		s.epoch = epoch{name: name, ends: r.now + r.ttl}
+	}
+	return max(0, s.epoch.ends-r.now)
+}
+
+// renew returns whether the process had a lease that was valid.
+func (r *call) renew() bool {
+	s := r.shard
+	known := s.leases[r.ID] > r.now
+	s.leases[r.ID] = r.now + r.ttl
+	s.dropEnded(r.now)
+	s.vanish = r.now + 2*store.Idle.Milliseconds()
+	s.epoch.vanish = r.now + store.Idle.Milliseconds()
+	return known
+}
+
+func (r *call) recent(t int64) bool {
+	age := r.now - t
+	return age >= 0 && age < store.Window.Milliseconds()
+}
+
+// A view is what others have of a limit. fair is the share of each who has or lacks something, the caller included; owed
+// is what those who were denied not long ago have less than that.
+type view struct {
+	others, fair, owed int
+	contended          bool
+}
+
+func (r *call) survey(l *limit, size int) view {
+	v := view{}
+	claimants := 1
+	var lacking []int
+	for id, f := range l.fields {
+		switch _, alive := r.shard.leases[id]; {
+		case id == r.ID:
+			continue
+		case !alive || r.now-f.written >= r.memory:
+			delete(l.fields, id)
+			continue
+		case r.recent(f.denied):
+			lacking = append(lacking, f.granted)
+			claimants++
+		case f.granted > 0:
+			claimants++
+		}
+		v.others += f.granted
+	}
+	v.fair = max(1, size/claimants)
+	for _, granted := range lacking {
+		v.owed += max(0, v.fair-granted)
+	}
+	v.contended = len(lacking) > 0
+	return v
+}
+
+// grow returns how much is granted, and whether that is short.
+func (r *call) grow(v view, e *store.Entry, quiet bool) (granted int, short bool) {
+	free := e.Limit - v.others - e.Have
+	give := max(0, min(e.Need, free))
+	if e.Have+give > v.fair {
+		give = max(0, v.fair-e.Have, min(give, free-v.owed))
+	}
+	if give < e.Need {
+		return e.Have + give, true
+	}
+	if quiet {
+		give += min(e.Slack, (free-give)/(2*r.live))
+	}
+	return e.Have + give, false
+}
+
+// exchange writes an entry and returns its answer.
+func (r *call) exchange(e *store.Entry) store.Answer {
+	l := r.shard.limits[e.Name]
+	if l == nil {
+		l = &limit{fields: make(map[string]field)}
+	}
+	own, ok := l.fields[r.ID]
+	if ok && r.now-own.written >= r.memory {
+		own, ok = field{}, false
+	}
+	if ok && own.seq > e.Seq {
+		return store.Answer{Others: -1, Keep: -1, Stale: true}
+	}
+	looked := r.learning > 0 || e.Need > 0 || r.recent(l.denied)
+	var v view
+	if looked {
+		v = r.survey(l, e.Limit)
+	}
+
+	next, short := field{granted: e.Have, seq: e.Seq, denied: own.denied, written: r.now}, false
+	switch {
+	case r.learning > 0:
+		next.granted, next.denied, short = max(e.Have, e.Floor), 0, e.Need > 0
+	case e.Need > 0:
+		next.granted, short = r.grow(v, e, !v.contended && !r.recent(own.denied))
+		next.denied = 0
+		if short {
+			next.denied = r.now
+		}
+	}
+	if ok && own.seq == e.Seq {
+		next.granted = own.granted
+		short = e.Need > 0 && (r.learning > 0 || own.granted < e.Have+e.Need)
+	} else {
+		r.write(l, e.Name, next, short && r.learning == 0)
+	}
+
+	answer := store.Answer{Granted: next.granted, Others: -1, Short: short, Keep: -1}
+	if looked {
+		answer.Others = v.others
+	}
+	if looked && r.learning == 0 {
+		answer.Contended = v.contended
+		answer.Keep = v.keep(e.Limit, next.granted)
+	}
+	return answer
+}
+
+func (v view) keep(limit, granted int) int {
+	switch rest := limit - v.others - granted; {
+	case rest < 0:
+		return 0
+	case v.owed > rest:
+		return v.fair
+	}
+	return -1
+}
+
+func (r *call) write(l *limit, name string, f field, noted bool) {
+	l.fields[r.ID] = f
+	l.vanish = r.now + r.memory
+	if noted {
+		l.denied = r.now
+	}
+	r.shard.limits[name] = l
+}

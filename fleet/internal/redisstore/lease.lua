@@ -1,0 +1,218 @@
+-- One call of a process for one shard: it renews the lease of the process and exchanges the entries. What is asked and
+-- answered is explained at store.Call and store.Reply; package modelstore does the same in Go.
+--
+-- KEYS: P, E, and one H for each entry
+--   P  sorted set: process -> when its lease ends
+--   E  string "epoch:ends": the name of what the shard remembers, and until when it learns
+--   H  hash: process -> "granted:seq:denied:written", the last two being times; "!" -> when anybody was last denied
+-- ARGV: id, ttl, window, memory, idle, census; then limit, seq, have, need, slack, floor for each entry
+-- Reply: epoch, known, learning, live, rank; then granted, others, flags, keep for each entry
+--
+-- All times are in milliseconds on the server's clock. IDs are in lower case hex, which all collations order alike.
+--
+-- The order of writes is such that the script may fail after any of them, and the caller then counts nothing as granted:
+--   * E goes before P. Were it the other way round, the next caller would find a living witness, and trust what is lost.
+--   * P goes before H. A lease without grants harms nobody, and grants without a lease would not count.
+--   * What is written to an H that the caller never hears of is counted against it, until it says otherwise.
+-- The first write is one that a server without memory refuses (SET or ZADD, not PEXPIRE). It judges by how much it had
+-- when the script began and lets a script go on that has written, so then nothing was written at all.
+
+local P, E = KEYS[1], KEYS[2]
+local id, ttl, window = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local memory, idle, census = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == "1"
+
+local SHORT, CONTENDED, STALE = 1, 2, 4
+
+local clock = redis.call("TIME")
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+
+-- tostring would write large numbers with an exponent.
+local function text(n)
+  return string.format("%.0f", n)
+end
+
+local function recent(time)
+  local age = now - time
+  return age >= 0 and age < window
+end
+
+-- remember returns the epoch and how long the shard goes on to learn. It begins a new epoch if E is lost, or if there were
+-- leases but none is valid: then everybody was away for long, or the data are a snapshot of another time, and there is no
+-- witness that they are still true. That nobody has a lease is no reason: all have left in order.
+local function remember()
+  local epoch, ends = string.match(redis.call("GET", E) or "", "^(%d+):(%d+)$")
+  local witness = redis.call("ZCARD", P) == 0 or redis.call("ZCOUNT", P, "(" .. text(now), "+inf") > 0
+  if epoch and witness then
+    return tonumber(epoch), math.max(0, tonumber(ends) - now), false
+  end
+  local fresh = now
+  if epoch then
+    fresh = math.max(now, tonumber(epoch) + 1)
+  end
+  redis.call("SET", E, text(fresh) .. ":" .. text(now + ttl), "PX", text(idle))
+  return fresh, ttl, true
+end
+
+-- renew returns whether the process had a lease that was valid.
+local function renew(fresh)
+  local ended = redis.call("ZSCORE", P, id)
+  redis.call("ZADD", P, text(now + ttl), id)
+  redis.call("ZREMRANGEBYSCORE", P, "-inf", text(now))
+  -- P outlives E: E without P means that all have left, P without E that the memory is lost.
+  redis.call("PEXPIRE", P, text(2 * idle))
+  if not fresh then
+    redis.call("PEXPIRE", E, text(idle))
+  end
+  return ended and tonumber(ended) > now
+end
+
+local function rank()
+  local smaller = 0
+  for _, process in ipairs(redis.call("ZRANGE", P, "0", "-1")) do
+    if process < id then
+      smaller = smaller + 1
+    end
+  end
+  return smaller
+end
+
+local alive = { [id] = true }
+
+-- lives is true for those who have a lease. Expired leases are gone from P by now.
+local function lives(process)
+  if alive[process] == nil then
+    alive[process] = redis.call("ZSCORE", P, process) ~= false
+  end
+  return alive[process]
+end
+
+-- parse returns nil if there is no such field or it is too old to count.
+local function parse(value)
+  if not value then
+    return nil
+  end
+  local granted, seq, denied, written = string.match(value, "^(%d+):(%d+):(%d+):(%d+)$")
+  if now - tonumber(written) >= memory then
+    return nil
+  end
+  return { granted = tonumber(granted), seq = tonumber(seq), denied = tonumber(denied) }
+end
+
+-- survey looks at what others have of a limit, and drops what no longer counts. fair is the share of each who has or
+-- lacks something, the caller included; owed is what those who were denied not long ago have less than that.
+local function survey(H, limit)
+  local others, claimants, lacking = 0, 1, {}
+  local fields = redis.call("HGETALL", H)
+  for i = 1, #fields, 2 do
+    local process = fields[i]
+    if process ~= id and process ~= "!" then
+      local field = parse(fields[i + 1])
+      if not field or not lives(process) then
+        redis.call("HDEL", H, process)
+      else
+        others = others + field.granted
+        if recent(field.denied) then
+          lacking[#lacking + 1] = field.granted
+          claimants = claimants + 1
+        elseif field.granted > 0 then
+          claimants = claimants + 1
+        end
+      end
+    end
+  end
+  local fair, owed = math.max(1, math.floor(limit / claimants)), 0
+  for _, granted in ipairs(lacking) do
+    owed = owed + math.max(0, fair - granted)
+  end
+  return { others = others, fair = fair, owed = owed, contended = #lacking > 0 }
+end
+
+-- grow returns how much is granted of what is needed on top of have, with slack if nobody lacks anything, and whether that
+-- is short. What is free goes to whoever asks up to the fair share, and above it only if it is owed to nobody.
+local function grow(view, limit, have, need, slack, quiet, live)
+  local free = limit - view.others - have
+  local give = math.max(0, math.min(need, free))
+  if have + give > view.fair then
+    give = math.max(0, view.fair - have, math.min(give, free - view.owed))
+  end
+  if give < need then
+    return have + give, true
+  end
+  if quiet then
+    give = give + math.min(slack, math.floor((free - give) / (2 * live)))
+  end
+  return have + give, false
+end
+
+-- A field stays when it says 0: its seq keeps a late call from bringing back what was given up.
+local function write(H, granted, seq, denied, noted)
+  local value = text(granted) .. ":" .. text(seq) .. ":" .. text(denied) .. ":" .. text(now)
+  if noted then
+    redis.call("HSET", H, id, value, "!", text(now))
+  else
+    redis.call("HSET", H, id, value)
+  end
+  redis.call("PEXPIRE", H, text(memory))
+end
+
+-- exchange writes an entry and returns its answer. A call that is repeated is answered by what is written already.
+local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
+  local marks = redis.call("HMGET", H, id, "!")
+  local own = parse(marks[1])
+  if own and own.seq > seq then
+    return 0, -1, STALE, -1
+  end
+  local view
+  if learning > 0 or need > 0 or recent(tonumber(marks[2] or "0")) then
+    view = survey(H, limit)
+  end
+
+  local granted, short, denied = have, false, own and own.denied or 0
+  if learning > 0 then
+    granted, short, denied = math.max(have, floor), need > 0, 0
+  elseif need > 0 then
+    local quiet = not view.contended and not recent(denied)
+    granted, short = grow(view, limit, have, need, slack, quiet, live)
+    denied = short and now or 0
+  end
+  if own and own.seq == seq then
+    granted = own.granted
+    short = need > 0 and (learning > 0 or granted < have + need)
+  else
+    write(H, granted, seq, denied, short and learning == 0)
+  end
+
+  local flags, keep = short and SHORT or 0, -1
+  if not view then
+    return granted, -1, flags, keep
+  end
+  if learning == 0 then
+    if view.contended then
+      flags = flags + CONTENDED
+    end
+    if view.others + granted > limit then
+      keep = 0
+    elseif view.owed > limit - view.others - granted then
+      keep = view.fair
+    end
+  end
+  return granted, view.others, flags, keep
+end
+
+local epoch, learning, fresh = remember()
+local known = renew(fresh)
+local live = redis.call("ZCARD", P)
+local reply = { epoch, known and 1 or 0, learning, live, census and rank() or 0 }
+if not known and learning == 0 then
+  return reply
+end
+for i = 3, #KEYS do
+  local at, entry = 6 * (i - 2), {}
+  for j = 1, 6 do
+    entry[j] = tonumber(ARGV[at + j])
+  end
+  for _, n in ipairs({ exchange(KEYS[i], learning, live, unpack(entry)) }) do
+    reply[#reply + 1] = n
+  end
+end
+return reply

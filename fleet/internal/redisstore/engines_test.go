@@ -48,13 +48,13 @@ type engine struct {
 }
 
 // onEach runs a test on the scripts and on the model of them.
-func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
+func onEach(t *testing.T, test func(e *engine)) {
 	t.Helper()
-	t.Run("scripts", func(t *testing.T) { test(t, newEngine(t)) })
+	t.Run("scripts", func(t *testing.T) { test(newEngine(t)) })
 	t.Run("model", func(t *testing.T) {
 		c := newClock()
 		model := modelstore.New(modelstore.Options{Now: func() time.Time { return c.now }})
-		test(t, &engine{t: t, Store: model, clock: c, flush: model.Flush})
+		test(&engine{t: t, Store: model, clock: c, flush: model.Flush})
 	})
 }
 

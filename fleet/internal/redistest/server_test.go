@@ -54,7 +54,7 @@ func TestStoppedServerAnswersLater(t *testing.T) {
 	require.True(t, os.IsTimeout(c.Incr(moment(t), "k").Err()))
 	s.Continue()
 
-	require.Eventually(t, func() bool { return s.Exec("GET", "k") == "1" }, 15*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Get(t.Context(), "k").Val() == "1" }, 15*time.Second, time.Millisecond)
 	require.NoError(t, c.Ping(t.Context()).Err())
 }
 

@@ -94,9 +94,6 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Terminate asks the process by SIGTERM to end.
-func (p *Process) Terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
-
 // Stop halts the process by SIGSTOP. It returns when each of its threads has halted (where that can be found out: on
 // Linux), so that nothing it does comes later.
 func (p *Process) Stop() error {

@@ -5,8 +5,9 @@ import "time"
 // A block says which limit of a request has no room.
 type block struct {
 	limited bool
-	key     int   // which of the request's keys
-	gate    *gate // a blank one if nobody holds or waits there
+	key     int    // which of the request's keys
+	gate    *gate  // a blank one if nobody holds or waits there
+	lease   *lease // of the gate if it is only that which has no room: more may be leased
 }
 
 // tryLocked admits q if there is room. If not it returns what has none, and the caller must refuse or queue q.
@@ -16,7 +17,7 @@ func (r *Registry) tryLocked(q *request, s *Slot, now time.Duration) (block, err
 		return block{}, ErrClosed
 	}
 	r.trackLocked(q)
-	b := r.blockedLocked(q, r.lastSeq+1)
+	b := r.blockedLocked(q, r.lastSeq+1, now)
 	if !b.limited {
 		r.admitLocked(q, s, now)
 	}
@@ -24,33 +25,48 @@ func (r *Registry) tryLocked(q *request, s *Slot, now time.Duration) (block, err
 }
 
 // blockedLocked returns the first limit that has no room for q, in the order in which limits are waited for. A limit
-// for which somebody older than seq is waiting has no room: what there is belongs to them.
-func (r *Registry) blockedLocked(q *request, seq uint64) block {
+// for which somebody older than seq is waiting has no room: what there is belongs to them. A limit of which only too
+// little is leased comes after those that are full, where more cannot be had.
+func (r *Registry) blockedLocked(q *request, seq uint64, now time.Duration) block {
+	var short block
 	for i := range q.keys() {
-		k, limits := q.at(i)
-		var path []*gate
-		switch {
-		case !q.opened:
-			path = r.pathLocked(k)
-			if i == 0 {
-				q.gate = path[0]
-			}
-		case i == 0:
-			path = q.gate.path
-		default:
-			path = q.also[i-1].path
-		}
-		for _, g := range path {
-			if w := g.queue.first(); w != nil && w.seq < seq && limits[g.scope] != Unlimited {
-				return block{limited: true, key: i, gate: g}
-			}
+		_, limits := q.at(i)
+		for _, g := range r.gatesLocked(q, i) {
+			limit := limits[g.scope]
 			// Cannot overflow: 0 <= inUse, Blocked <= limit.
-			if q.weight > limits[g.scope]-g.inUse {
+			if q.weight > limit-g.inUse {
 				return block{limited: true, key: i, gate: g}
+			}
+			var lacking *lease
+			if w := g.queue.first(); w != nil && w.seq < seq && limit != Unlimited {
+				if lacking = w.block.lease; lacking == nil {
+					return block{limited: true, key: i, gate: g}
+				}
+			} else if l := g.lease; l != nil && limit != Unlimited && q.weight > l.roomLocked(limit, now)-g.inUse {
+				lacking = l
+			}
+			if lacking != nil && !short.limited {
+				short = block{limited: true, key: i, gate: g, lease: lacking}
 			}
 		}
 	}
-	return block{}
+	return short
+}
+
+// gatesLocked returns the gates where q counts for the i-th of its keys. It is good until the next call.
+func (r *Registry) gatesLocked(q *request, i int) []*gate {
+	switch {
+	case q.opened && i == 0:
+		return q.gate.path
+	case q.opened:
+		return q.also[i-1].path
+	}
+	k, _ := q.at(i)
+	path := r.pathLocked(k)
+	if i == 0 {
+		q.gate = path[0]
+	}
+	return path
 }
 
 // tooHeavy returns the first limit that is below the weight of q: no wait can help there.
@@ -79,8 +95,12 @@ func (r *Registry) refuseLocked(q *request, b block, cause refusal) error {
 	g := b.gate
 	r.tally.rejected[g.scope][cause]++
 	k, limits := q.at(b.key)
+	inUse := g.inUse
+	if b.lease != nil {
+		inUse += b.lease.others
+	}
 	return &LimitError{
-		Key: k, Scope: g.scope, InUse: g.inUse, Limit: limits[g.scope], Weight: q.weight, Waiters: g.queued, cause: cause,
+		Key: k, Scope: g.scope, InUse: inUse, Limit: limits[g.scope], Weight: q.weight, Waiters: g.queued, cause: cause,
 	}
 }
 
@@ -111,6 +131,9 @@ func (r *Registry) admitLocked(q *request, s *Slot, now time.Duration) {
 	for _, g := range h.places(buf[:0]) {
 		g.inUse += h.weight
 		g.holders++
+		if l := g.lease; l != nil {
+			l.peak = max(l.peak, g.inUse)
+		}
 	}
 	peak := &r.tally.current
 	peak.perKey = max(peak.perKey, h.gate.inUse)

@@ -15,6 +15,10 @@ type gate struct {
 
 	queue  list[waiter] // those queued at this gate, oldest first
 	queued int
+	brief  int // of waiters, those that wait for nothing but the answer of a lender
+
+	open  bool   // it is in the registry
+	lease *lease // how much of the limit may be in use here, nil unless it is leased
 
 	// path leads from the gate of a key through all the gates where a slot of that key counts: itself, its org, its
 	// model, the total. Orgs and models are left out as long as nobody ever limited any, see trackLocked.
@@ -38,6 +42,13 @@ func (r *Registry) pathLocked(k Key) []*gate {
 		i++
 		if path[i] = r.gates[s][k.at(s)]; path[i] == nil {
 			path[i] = &r.blanks[s]
+		}
+	}
+	if r.leases != nil {
+		for _, g := range path {
+			if g.scope != ScopeTotal && g == &r.blanks[g.scope] {
+				g.lease = r.leases.ofLocked(g.scope, k.at(g.scope))
+			}
 		}
 	}
 	return path
@@ -103,7 +114,10 @@ func (r *Registry) newGateLocked(s Scope, k Key) *gate {
 		g.listed.of = g
 		g.queue.init()
 	}
-	g.scope = s
+	g.scope, g.open = s, true
+	if r.leases != nil {
+		r.leases.bindLocked(g, r.leases.ofLocked(s, k))
+	}
 	if g.key != k { // the last to come is the next to go, so it often is
 		g.key = k
 	}
@@ -117,8 +131,12 @@ func (r *Registry) newGateLocked(s Scope, k Key) *gate {
 
 // dropLocked removes a gate if nobody holds or waits there any more.
 func (r *Registry) dropLocked(g *gate) {
-	if g.holders > 0 || g.waiters > 0 || g.scope == ScopeTotal {
+	if g.holders > 0 || g.waiters > 0 || g.scope == ScopeTotal || !g.open {
 		return
+	}
+	g.open = false
+	if g.lease != nil {
+		g.lease, g.lease.gate = nil, nil
 	}
 	gates := r.gates[g.scope]
 	delete(gates, g.key)

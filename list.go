@@ -30,6 +30,15 @@ func (l *list[T]) all(yield func(*T) bool) {
 	}
 }
 
+// after returns the place of what follows e, bookmarks left out, or the root if nothing does.
+func (l *list[T]) after(e *elem[T]) *elem[T] {
+	at := e.next
+	for at.of == nil && at != &l.root {
+		at = at.next
+	}
+	return at
+}
+
 func (e *elem[T]) insertAfter(at *elem[T]) {
 	// What is used again often has the right neighbours already, and to compare costs less than to write a pointer
 	// while the garbage collector is at work.

@@ -42,6 +42,10 @@ type KeyInfo struct {
 	Limit   int // its own limit as it is now; not that of its org or model
 	Holders int
 	Waiters int
+
+	Leased    bool // whether the limit is shared with other processes, see Registry.Lease
+	Granted   int  // of such a limit, how much may be in use here
+	Elsewhere int  // and how much others had been granted when that was last known
 }
 
 // Slots returns the live slots, oldest first: at most limit of them, all if it is 0 or less. To describe very many
@@ -155,7 +159,11 @@ func (r *Registry) describeLocked(h *holder, now time.Duration) SlotInfo {
 }
 
 func (g *gate) describeLocked() KeyInfo {
-	return KeyInfo{Key: g.key, InUse: g.inUse, Holders: g.holders, Waiters: g.waiters}
+	info := KeyInfo{Key: g.key, InUse: g.inUse, Holders: g.holders, Waiters: g.waiters}
+	if l := g.lease; l != nil {
+		info.Leased, info.Granted, info.Elsewhere = true, l.granted, l.others
+	}
+	return info
 }
 
 func (r *Registry) limitOf(k Key) int {

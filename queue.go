@@ -22,6 +22,7 @@ type waiter struct {
 
 	ready chan struct{} // has room for one value, which says that the waiter is settled
 	slot  *Slot         // the handle, a live slot if settled without err
+	cause refusal       // why it may not wait for room but for the answer of a lender, else mayWait
 	err   error
 	done  bool // settled: granted, refused, or given up
 }
@@ -64,7 +65,9 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 			r.mu.Unlock()
 			return s, nil
 		}
-		if cause := r.mayWaitLocked(&q); cause != mayWait {
+		cause := r.mayWaitLocked(&q)
+		asked := b.lease != nil && r.askLocked(&q, b.lease, true, now)
+		if cause != mayWait && !asked {
 			err := r.refuseLocked(&q, b, cause)
 			r.mu.Unlock()
 			r.unused.Store(s)
@@ -74,7 +77,7 @@ func (r *Registry) Acquire(ctx context.Context, k Key, opts ...Option) (*Slot, e
 			r.mu.Unlock() // the limits changed since they were read: to wait for the old ones might be for ever
 			continue
 		}
-		w := r.queueLocked(q, b, s, now)
+		w := r.queueLocked(q, b, s, cause, now)
 		r.mu.Unlock()
 		return r.await(ctx, w)
 	}
@@ -88,32 +91,46 @@ func (r *Registry) mayWaitLocked(q *request) refusal {
 	if r.cfg.MaxWaiters < 0 || q.bounded && q.maxWait <= 0 {
 		return refusedFull
 	}
-	if r.total.waiters >= r.cfg.MaxWaiters {
+	if r.total.waiters-r.total.brief >= r.cfg.MaxWaiters {
 		return refusedQueueFull
 	}
-	if q.gate.waiters >= r.cfg.MaxWaitersPerKey {
+	if q.gate.waiters-q.gate.brief >= r.cfg.MaxWaitersPerKey {
 		return refusedQueueFull
 	}
 	for _, k := range q.others {
-		if g := r.gates[ScopeKey][k]; g != nil && g.waiters >= r.cfg.MaxWaitersPerKey {
+		if g := r.gates[ScopeKey][k]; g != nil && g.waiters-g.brief >= r.cfg.MaxWaitersPerKey {
 			return refusedQueueFull
 		}
 	}
 	return mayWait
 }
 
-func (r *Registry) queueLocked(q request, b block, s *Slot, now time.Duration) *waiter {
+func (r *Registry) queueLocked(q request, b block, s *Slot, cause refusal, now time.Duration) *waiter {
 	r.lastSeq++
-	w := &waiter{request: q, seq: r.lastSeq, since: now, slot: s, ready: make(chan struct{}, 1)}
+	w := &waiter{request: q, seq: r.lastSeq, since: now, slot: s, cause: cause, ready: make(chan struct{}, 1)}
 	w.queued.of, w.listed.of = w, w
 	r.openLocked(&w.request)
-	var buf [8]*gate
-	for _, g := range w.places(buf[:0]) {
-		g.waiters++
+	if l := b.lease; l != nil {
+		b.gate = l.gate // it may have been a blank one
+		if cause == mayWait {
+			l.retryLocked()
+		}
 	}
+	w.countLocked(1)
 	r.waiters.push(&w.listed)
 	w.enterLocked(b)
 	return w
+}
+
+// countLocked counts w at all its gates, or no more with n = -1.
+func (w *waiter) countLocked(n int) {
+	var buf [8]*gate
+	for _, g := range w.places(buf[:0]) {
+		g.waiters += n
+		if w.cause != mayWait {
+			g.brief += n
+		}
+	}
 }
 
 // enterLocked queues w at the gate of b, behind those who came before it and before those who came later.
@@ -152,16 +169,18 @@ func (r *Registry) settleLocked(places []*gate, now time.Duration) {
 	}
 }
 
-// advanceLocked lets w in, or on to the first limit that has no room for it. It returns false if w is there already.
+// advanceLocked lets w in, or on to the first limit that has no room for it. It returns false if w is there already and
+// stays.
 func (r *Registry) advanceLocked(w *waiter, now time.Duration) bool {
-	b := r.blockedLocked(&w.request, w.seq)
+	b := r.blockedLocked(&w.request, w.seq, now)
 	if b.limited && b.gate == w.block.gate {
 		w.block = b
-		return false
+		return !r.mayStayLocked(w, now)
 	}
 	w.exitLocked()
 	if b.limited {
 		w.enterLocked(b)
+		r.mayStayLocked(w, now)
 		return true
 	}
 	r.admitLocked(&w.request, w.slot, now)
@@ -173,9 +192,9 @@ func (r *Registry) advanceLocked(w *waiter, now time.Duration) bool {
 func (r *Registry) doneLocked(w *waiter, err error, now time.Duration) {
 	w.err, w.done = err, true
 	w.listed.remove()
+	w.countLocked(-1)
 	var buf [8]*gate
 	for _, g := range slices.Backward(w.places(buf[:0])) { // as in removeLocked
-		g.waiters--
 		r.dropLocked(g)
 	}
 	r.tally.waited++
@@ -190,7 +209,7 @@ func (r *Registry) await(ctx context.Context, w *waiter) (s *Slot, err error) {
 	defer func() { s, err = r.endWait(w, woken, err) }()
 
 	var expired <-chan time.Time
-	if w.bounded {
+	if w.bounded && w.cause == mayWait {
 		timer := time.NewTimer(w.maxWait)
 		defer timer.Stop()
 		expired = timer.C

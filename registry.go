@@ -94,6 +94,7 @@ type Registry struct {
 
 	holders list[holder]  // in the order of their admission, so ids and ages are sorted
 	waiters list[waiter]  // in the order of their arrival
+	leases  *Leases       // nil unless its limits are leased
 	lastID  uint64        // the last slot's
 	lastSeq uint64        // the last waiter's
 	newest  time.Duration // when the last holder was admitted
@@ -189,6 +190,9 @@ func (r *Registry) TryAcquire(k Key, opts ...Option) (*Slot, error) {
 	r.mu.Lock()
 	b, err := r.tryLocked(&q, s, now)
 	if b.limited {
+		if b.lease != nil {
+			r.askLocked(&q, nil, false, now) // for the next one
+		}
 		err = r.refuseLocked(&q, b, refusedFull)
 	}
 	r.mu.Unlock()

@@ -150,6 +150,9 @@ func (r *Registry) removeLocked(h *holder, cause error, now time.Duration) []*en
 	for _, g := range places {
 		g.inUse -= h.weight
 		g.holders--
+		if g.lease != nil {
+			g.lease.freedLocked()
+		}
 	}
 	h.age.remove()
 	h.reset()

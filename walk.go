@@ -30,10 +30,7 @@ func advance[T any](r *Registry, l *list[T], mark *elem[T], batch int, settle fu
 	for more := true; more; {
 		r.mu.Lock()
 		for n := 0; more && n < batch; n++ {
-			at := mark.next
-			for at.of == nil && at != &l.root {
-				at = at.next
-			}
+			at := l.after(mark)
 			if more = at.of != nil && visit(at.of); more {
 				mark.moveAfter(at)
 			}

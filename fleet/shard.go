@@ -1,0 +1,262 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/inflight-go/inflight"
+	"github.com/inflight-go/inflight/fleet/internal/store"
+)
+
+// A shard keeps the leases of one shard. Its goroutine makes one call at a time, in which everything goes that there is to
+// say: what waiting requests need, what has fallen idle, what is due to be renewed. Whoever needs something while a call
+// is under way goes with the next one.
+type shard struct {
+	// Immutable.
+	fleet *Fleet
+	n     int
+	begun chan struct{} // closed when the first call is over
+	calls chan struct{} // has room for as many calls as may be under way, the abandoned ones too
+
+	// Only the goroutine uses what follows.
+	syncAt   time.Time // when the next renewal of all leases is due
+	idleAt   time.Time // when to look for what can be given back; zero unless something may
+	retryAt  time.Time // no call before; zero unless the last one failed
+	failures int       // in a row
+	fallen   bool      // the fallback is in force
+	epoch    int64     // 0 before the first reply
+	live     int       // processes when that was last known for certain, 0 before
+	rank     int       // of this one among them
+}
+
+const (
+	maxEntries = 100 // in a call
+	maxCalls   = 4   // under way at a time
+
+	idleDelay = 5 * time.Millisecond // for more to fall idle, and for what is idle to be used again
+
+	minRetry = 50 * time.Millisecond
+	maxRetry = time.Second
+)
+
+func newShard(f *Fleet, n int) *shard {
+	return &shard{fleet: f, n: n, begun: make(chan struct{}), calls: make(chan struct{}, maxCalls)}
+}
+
+func (s *shard) run(ctx context.Context) {
+	wake := s.fleet.leases.Wake(s.n)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	begun := s.begun
+	for ctx.Err() == nil {
+		next := s.turn(ctx)
+		if begun != nil {
+			close(begun)
+			begun = nil
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// turn does what is due, and returns when something will be.
+func (s *shard) turn(ctx context.Context) time.Time {
+	leases := s.fleet.leases
+	now := time.Now()
+	if leases.Lapsed(s.n) && (!s.fallen || !now.Before(s.retryAt)) {
+		// Nothing may be said about leases that do not hold before it is known what they are worth.
+		s.syncAt = now
+		s.call(ctx, nil)
+		return now
+	}
+	asks, again := leases.Asks(s.n, maxEntries)
+	if now.Before(s.retryAt) {
+		leases.Fail(asks, s.retryAt.Sub(now))
+		return s.retryAt
+	}
+
+	entries := asks
+	due := !now.Before(s.syncAt)
+	switch {
+	case len(asks) > 0 || due || !s.idleAt.IsZero() && !now.Before(s.idleAt):
+		s.idleAt = time.Time{}
+		entries = append(entries, leases.Idle(s.n, maxEntries)...)
+	case s.idleAt.IsZero():
+		s.idleAt = now.Add(idleDelay)
+	}
+	if due {
+		held, more := leases.Held(s.n, maxEntries)
+		entries = append(entries, held...)
+		if !more {
+			s.syncAt = now.Add(early(s.fleet.cfg.SyncInterval))
+		}
+	}
+	if due || len(entries) > 0 {
+		s.call(ctx, entries)
+		return now
+	}
+	return earliest(s.syncAt, s.idleAt, again)
+}
+
+// call makes one call and takes in what comes of it.
+func (s *shard) call(ctx context.Context, leases []inflight.Lease) {
+	c := store.Call{ID: s.fleet.id, TTL: s.fleet.cfg.TTL, Census: true, Entries: make([]store.Entry, len(leases))}
+	for i := range leases {
+		c.Entries[i] = entryOf(&leases[i])
+	}
+	sent := time.Now()
+	reply, err := s.send(ctx, c)
+	if ctx.Err() != nil {
+		return // Close: all who waited have been refused
+	}
+	s.fleet.tally.called(time.Since(sent), len(leases), err)
+	s.fleet.noteCall(s.failures > 0, err)
+	if err != nil {
+		s.missed(leases)
+		return
+	}
+	if s.failures > 0 || s.epoch != reply.Epoch || !reply.Known {
+		s.syncAt = sent // the engine may not know what is held here
+	}
+	lost := s.epoch != 0 && s.epoch != reply.Epoch
+	if lost {
+		s.fleet.log((*slog.Logger).Warn, "inflight: fleet: the engine has lost its data, nothing more is granted for a while",
+			"shard", s.n, "wait", reply.Learning)
+	}
+	s.failures, s.retryAt, s.fallen, s.epoch = 0, time.Time{}, false, reply.Epoch
+	if reply.Learning == 0 {
+		s.live, s.rank = reply.Live, reply.Rank
+	}
+	s.fleet.leases.Renew(s.n, s.terms(sent, &reply))
+	s.fleet.tally.renewed(s.n, sent, &reply, lost)
+	if !reply.Known && reply.Learning == 0 {
+		s.fleet.leases.Fail(leases, time.Millisecond) // they were not read
+		return
+	}
+	s.take(leases, &reply)
+}
+
+// missed takes in that a call failed.
+func (s *shard) missed(leases []inflight.Lease) {
+	pause := jitter(min(minRetry<<min(s.failures, 10), maxRetry))
+	s.failures++
+	s.retryAt = time.Now().Add(pause)
+	s.fleet.leases.Fail(leases, pause)
+	if s.fleet.leases.Lapsed(s.n) {
+		s.fallen = true
+		s.fleet.leases.Fall(s.n, s.terms(time.Time{}, nil))
+		s.fleet.tally.fell(s.n)
+	}
+}
+
+// take hands the answers to those who wait for them.
+func (s *shard) take(leases []inflight.Lease, reply *store.Reply) {
+	grants := make([]inflight.Grant, len(leases))
+	for i, a := range reply.Answers {
+		g := inflight.Grant{Granted: a.Granted, Others: a.Others, Keep: a.Keep, Tight: a.Short || a.Contended || a.Keep >= 0}
+		if a.Short {
+			g.Denied = s.fleet.denial(leases[i].Denials)
+			if reply.Learning > 0 {
+				g.Denied = max(g.Denied, min(reply.Learning, s.fleet.cfg.TTL/30))
+			}
+		}
+		grants[i] = g
+	}
+	s.fleet.leases.Answer(leases, grants)
+}
+
+// terms says what leases are worth that were renewed by a call sent at that time, and what counts when they have lapsed.
+func (s *shard) terms(sent time.Time, reply *store.Reply) inflight.Terms {
+	t := inflight.Terms{Parts: s.live, Part: s.rank}
+	if s.live == 0 {
+		t.Parts, t.Part = s.fleet.cfg.Processes, s.fleet.cfg.Processes
+	}
+	switch s.fleet.cfg.Fallback {
+	case Share:
+	case Open:
+		t.Parts, t.Part = 1, 0
+	case Closed:
+		t.Parts = 0
+	}
+	if reply != nil {
+		t.Until = s.fleet.until(sent)
+		t.Anew = !reply.Known && reply.Learning == 0
+		t.Learning = reply.Learning > 0
+	}
+	return t
+}
+
+var errBusy = errors.New("inflight: fleet: earlier calls have not returned")
+
+// send makes a call that takes no longer than the fleet allows, whatever the client is set to. An abandoned one may still
+// be executed: the next one makes good what it says.
+func (s *shard) send(ctx context.Context, c store.Call) (store.Reply, error) {
+	select {
+	case s.calls <- struct{}{}:
+	default:
+		return store.Reply{}, errBusy
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.fleet.cfg.CallTimeout)
+	type result struct {
+		reply store.Reply
+		err   error
+	}
+	done := make(chan result, 1)
+	s.fleet.calls.Go(func() {
+		defer cancel()
+		reply, err := s.fleet.store.Lease(ctx, s.n, c)
+		<-s.calls
+		done <- result{reply, err}
+	})
+	select {
+	case r := <-done:
+		return r.reply, r.err
+	case <-ctx.Done():
+		return store.Reply{}, ctx.Err()
+	}
+}
+
+func entryOf(l *inflight.Lease) store.Entry {
+	return store.Entry{
+		Name:  l.Scope.String() + " " + l.Key.String(),
+		Limit: min(l.Limit, store.Max),
+		Seq:   l.Seq,
+		Have:  min(l.Have, store.Max),
+		Need:  min(l.Need, store.Max),
+		Slack: min(l.Slack, store.Max),
+		Floor: min(l.Share, store.Max),
+	}
+}
+
+// denial is how long to remember a denial that was one of so many in a row before.
+func (f *Fleet) denial(before int) time.Duration {
+	return jitter(f.cfg.DenialMemory << min(before, 3))
+}
+
+// early is d or a little less: processes that start together should not go on together, and nobody should be late.
+func early(d time.Duration) time.Duration {
+	return d - rand.N(d/5+1) //nolint:gosec // no secret
+}
+
+// jitter keeps processes from calling in step.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1) //nolint:gosec // no secret
+}
+
+// earliest returns the first of the times that are not zero.
+func earliest(times ...time.Time) time.Time {
+	var first time.Time
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}

@@ -1,0 +1,248 @@
+package inflight
+
+import "time"
+
+// Asks returns leases that are too small for those who wait, at most limit of them, and when to look again for those
+// who were denied more and still wait; that is zero if there are none.
+func (ls *Leases) Asks(shard, limit int) (asks []Lease, again time.Time) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	next := never
+	waiting := s.retries[:0]
+	for _, l := range s.retries {
+		switch {
+		case l.asking || l.gate == nil || l.gate.queue.first() == nil:
+			l.retrying = false
+		case now >= l.denied:
+			l.retrying = false
+			l.askLocked(l.limit, now)
+		default:
+			waiting = append(waiting, l)
+			next = min(next, l.denied)
+		}
+	}
+	clear(s.retries[len(waiting):])
+	s.retries = waiting
+	if next != never {
+		again = ls.reg.start.Add(next)
+	}
+
+	n := min(limit, len(s.asked))
+	for _, l := range s.asked[:n] {
+		asks = append(asks, l.describeLocked(true))
+	}
+	s.asked = append(s.asked[:0], s.asked[n:]...)
+	if len(s.asked) > 0 {
+		s.wakeLocked()
+	}
+	return asks, again
+}
+
+// Idle returns tight leases of which something is idle, at most limit of them, and gives that up. To be written down.
+func (ls *Leases) Idle(shard, limit int) []Lease {
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	var idle []Lease
+	n := 0
+	for ; n < len(s.idle) && len(idle) < limit; n++ {
+		l := s.idle[n]
+		l.freeing = false
+		if l.asking || l.inUse() >= l.written {
+			continue // it has found a use, or is written down with what is asked for
+		}
+		l.granted = min(l.granted, l.inUse())
+		l.denied = 0 // there is room again, if nobody else takes it
+		idle = append(idle, l.describeLocked(false))
+	}
+	s.idle = append(s.idle[:0], s.idle[n:]...)
+	if len(s.idle) > 0 {
+		s.wakeLocked()
+	}
+	return idle
+}
+
+// idleRounds is how many renewals an empty lease takes part in before it is forgotten, so that an engine that lost the
+// last thing it was told is told once more.
+const idleRounds = 3
+
+// Held returns the leases of a shard that are to be renewed, at most limit of them, and whether there are more; the next
+// call goes on from there, or begins again. It gives up what has not been of use for a while.
+func (ls *Leases) Held(shard, limit int) (held []Lease, more bool) {
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	for len(held) < limit {
+		l := s.leases.after(&s.renewed).of
+		if l == nil {
+			s.renewed.moveAfter(&s.leases.root)
+			return held, false
+		}
+		s.renewed.moveAfter(&l.listed)
+		l.trimLocked()
+		switch {
+		case l.asking: // what it asks for renews it too
+		case l.spentLocked():
+			ls.forgetLocked(l)
+		case l.seq > 0 || l.inUse() > 0:
+			held = append(held, l.describeLocked(false))
+		}
+	}
+	return held, true
+}
+
+// trimLocked gives up what was not used in this interval nor in the one before; on a tight lease all that is not used now.
+func (l *lease) trimLocked() {
+	used := l.inUse()
+	recent := max(used, l.peak, l.lastPeak)
+	l.lastPeak, l.peak = l.peak, used
+	if l.tight {
+		recent = used
+	}
+	if !l.asking {
+		l.granted = min(l.granted, recent)
+	}
+	l.idleRounds++
+	if l.granted > 0 || l.written > 0 || l.gate != nil || l.asking {
+		l.idleRounds = 0
+	}
+}
+
+// spentLocked says that neither the registry nor the lender has any more use for the lease.
+func (l *lease) spentLocked() bool {
+	return l.idleRounds > idleRounds || l.idleRounds > 0 && l.seq == 0
+}
+
+func (ls *Leases) forgetLocked(l *lease) {
+	l.listed.remove()
+	delete(ls.leases[l.scope], l.key)
+}
+
+// describeLocked gives the lease its next number. Whoever asks needs room for those who wait.
+func (l *lease) describeLocked(asks bool) Lease {
+	l.shard.seq++
+	l.seq = l.shard.seq
+	l.granted = max(l.granted, l.inUse()) // which was not leased, perhaps, when the limit was not set
+	d := Lease{Scope: l.scope, Key: l.key, Limit: l.limit, Seq: l.seq, Have: l.granted, Denials: l.denials, asked: asks}
+	if l.shard.sharing {
+		d.Share = l.shard.share(l.limit)
+	}
+	if !asks {
+		return d
+	}
+	want := l.want + l.inUse()
+	l.want = 0
+	if l.gate != nil {
+		for w := range l.gate.queue.all {
+			want += w.weight
+		}
+	}
+	d.Need = max(want-d.Have, 0)
+	if !l.tight {
+		d.Slack = max(want/2, 1)
+	}
+	return d
+}
+
+// Answer takes in what the lender answered to leases got by Asks, Idle or Held, and lets in those for whom there is room
+// now.
+func (ls *Leases) Answer(leases []Lease, grants []Grant) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	for i, g := range grants {
+		d := &leases[i]
+		if l := ls.leases[d.Scope][d.Key]; l != nil {
+			l.answerLocked(d, g, now)
+			l.freedLocked()
+			ls.reg.settleLeaseLocked(l, now)
+		}
+	}
+}
+
+func (l *lease) answerLocked(d *Lease, g Grant, now time.Duration) {
+	l.written, l.keep, l.tight = g.Granted, g.Keep, g.Tight
+	if g.Others >= 0 {
+		l.others = g.Others
+	}
+	if d.asked || g.Granted > d.Have {
+		// What was given up since then is written down again, so it may be used again.
+		l.granted, l.limit = g.Granted, d.Limit
+	}
+	if d.asked {
+		l.asking, l.denied = false, now+g.Denied
+		l.denials++
+		if g.Denied == 0 {
+			l.denials = 0
+		}
+	}
+}
+
+// Fail says that the lender did not answer, and for how long not to ask for these leases again. Those who wait for an
+// answer are refused. The leases hold as before, until their time is over.
+func (ls *Leases) Fail(leases []Lease, pause time.Duration) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	for i := range leases {
+		d := &leases[i]
+		l := ls.leases[d.Scope][d.Key]
+		if l == nil {
+			continue
+		}
+		l.written = max(l.written, d.Have+d.Need+d.Slack) // perhaps: the call may have been executed
+		if d.asked {
+			l.asking, l.denied = false, now+pause
+			ls.reg.settleLeaseLocked(l, now)
+		}
+	}
+}
+
+// Renew says that the lender has renewed a shard, on these terms. Where the leases had lapsed before, each begins again
+// with what is in use: nobody who is in flight is cut off, and what others were granted meanwhile is theirs.
+func (ls *Leases) Renew(shard int, t Terms) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	lapsed := now >= s.until || t.Anew
+	s.until, s.parts, s.part, s.down = t.Until.Sub(ls.reg.start), t.Parts, t.Part, false
+	s.sharing = t.Learning && (lapsed || s.sharing)
+	if !lapsed {
+		return
+	}
+	for l := range s.leases.all {
+		l.granted = l.inUse()
+		if s.sharing {
+			l.granted = max(l.granted, s.share(l.limit))
+		}
+		l.written = max(l.written, l.granted)
+	}
+	s.settleLocked(ls.reg, now)
+}
+
+// Fall says that the leases of a shard have lapsed and the lender cannot be reached: from now on each limit is divided as
+// the terms say. Where the leases still hold it changes nothing.
+func (ls *Leases) Fall(shard int, t Terms) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	if now < s.until {
+		return
+	}
+	s.parts, s.part, s.down = t.Parts, t.Part, true
+	for _, l := range s.asked {
+		l.asking = false
+	}
+	s.asked = s.asked[:0]
+	s.settleLocked(ls.reg, now)
+}
+
+func (s *leaseShard) settleLocked(r *Registry, now time.Duration) {
+	for l := range s.leases.all {
+		r.settleLeaseLocked(l, now)
+	}
+}

@@ -11,6 +11,7 @@ import (
 type door struct {
 	acquirer Acquirer
 	registry *Registry // the acquirer, if that is what it is: a direct call keeps the options off the heap
+	home     *Registry // that of the acquirer's slots, if it is known
 
 	key    func(*http.Request) (Key, error)
 	also   func(*http.Request) []Key
@@ -25,6 +26,10 @@ func newDoor(
 ) *door {
 	d := &door{acquirer: a, key: key, also: also, weight: weight, label: label, wait: wait}
 	d.registry, _ = a.(*Registry)
+	d.home = d.registry
+	if of, ok := a.(interface{ Registry() *Registry }); ok { // as that of package fleet
+		d.home = of.Registry()
+	}
 	return d
 }
 

@@ -149,7 +149,7 @@ func (r *Registry) askLocked(q *request, here *lease, join bool, now time.Durati
 				hope = false
 			case l == here: // its queue tells
 			case join:
-				l.want += q.weight
+				l.want = l.add(l.want, q.weight)
 			default:
 				l.want = max(l.want, q.weight)
 			}

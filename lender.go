@@ -70,10 +70,14 @@ const idleRounds = 3
 
 // Held returns the leases of a shard that are to be renewed, at most limit of them, and whether there are more; the next
 // call goes on from there, or begins again. It gives up what has not been of use for a while.
-func (ls *Leases) Held(shard, limit int) (held []Lease, more bool) {
+// With again it begins again.
+func (ls *Leases) Held(shard, limit int, again bool) (held []Lease, more bool) {
 	ls.reg.mu.Lock()
 	defer ls.reg.mu.Unlock()
 	s := &ls.shards[shard]
+	if again {
+		s.renewed.moveAfter(&s.leases.root)
+	}
 	for len(held) < limit {
 		l := s.leases.after(&s.renewed).of
 		if l == nil {
@@ -132,18 +136,26 @@ func (l *lease) describeLocked(asks bool) Lease {
 	if !asks {
 		return d
 	}
-	want := l.want + l.inUse()
+	want := l.want
 	l.want = 0
 	if l.gate != nil {
 		for w := range l.gate.queue.all {
-			want += w.weight
+			want = l.add(want, w.weight)
 		}
 	}
-	d.Need = max(want-d.Have, 0)
+	d.Need = max(want-(d.Have-l.inUse()), 0)
 	if !l.tight {
-		d.Slack = max(want/2, 1)
+		d.Slack = d.Have/2 + 1
 	}
 	return d
+}
+
+// add returns a+b, or the limit if that is less: more is of no use, and sums must not overflow.
+func (l *lease) add(a, b int) int {
+	if b > l.limit-a {
+		return l.limit
+	}
+	return a + b
 }
 
 // Answer takes in what the lender answered to leases got by Asks, Idle or Held, and lets in those for whom there is room

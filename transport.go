@@ -37,7 +37,7 @@ type TransportConfig struct {
 	// Reuse lets a request whose context carries a live slot (the innermost, see FromContext) of the same registry for
 	// the same key go through on that one, and leaves it alone. It is for a handler behind Middleware that calls
 	// upstream through this transport: without Reuse such a request counts twice. It needs the acquirer to be the
-	// *Registry itself.
+	// *Registry itself, or to have a method Registry that returns it.
 	Reuse bool
 }
 
@@ -152,7 +152,7 @@ func (t *transport) admit(ctx context.Context, c *call, body io.ReadCloser) (slo
 // covered reports whether the context carries a live slot of the transport's registry for the key.
 func (t *transport) covered(ctx context.Context, k Key) bool {
 	s := FromContext(ctx)
-	return s != nil && s.reg != nil && s.reg == t.door.registry && s.key == k && s.live()
+	return s != nil && s.reg != nil && s.reg == t.door.home && s.key == k && s.live()
 }
 
 // A call is what base gets. It does not refer to the slot, nor does anything that the registry or base keep of it: a

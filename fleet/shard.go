@@ -23,6 +23,7 @@ type shard struct {
 
 	// Only the goroutine uses what follows.
 	syncAt   time.Time // when the next renewal of all leases is due
+	afresh   bool      // it begins with the first of them, whatever has been renewed already
 	idleAt   time.Time // when to look for what can be given back; zero unless something may
 	retryAt  time.Time // no call before; zero unless the last one failed
 	failures int       // in a row
@@ -92,8 +93,8 @@ func (s *shard) turn(ctx context.Context) time.Time {
 		s.idleAt = now.Add(idleDelay)
 	}
 	if due {
-		held, more := leases.Held(s.n, maxEntries)
-		entries = append(entries, held...)
+		held, more := leases.Held(s.n, maxEntries, s.afresh)
+		entries, s.afresh = append(entries, held...), false
 		if !more {
 			s.syncAt = now.Add(early(s.fleet.cfg.SyncInterval))
 		}
@@ -123,7 +124,7 @@ func (s *shard) call(ctx context.Context, leases []inflight.Lease) {
 		return
 	}
 	if s.failures > 0 || s.epoch != reply.Epoch || !reply.Known {
-		s.syncAt = sent // the engine may not know what is held here
+		s.syncAt, s.afresh = sent, true // the engine may not know what is held here
 	}
 	lost := s.epoch != 0 && s.epoch != reply.Epoch
 	if lost {
@@ -160,6 +161,9 @@ func (s *shard) missed(leases []inflight.Lease) {
 func (s *shard) take(leases []inflight.Lease, reply *store.Reply) {
 	grants := make([]inflight.Grant, len(leases))
 	for i, a := range reply.Answers {
+		if a.Stale { // impossible, unless the engine mixes up processes: then believe what is known here
+			a = store.Answer{Granted: leases[i].Have, Others: -1, Keep: -1, Short: leases[i].Need > 0}
+		}
 		g := inflight.Grant{Granted: a.Granted, Others: a.Others, Keep: a.Keep, Tight: a.Short || a.Contended || a.Keep >= 0}
 		if a.Short {
 			g.Denied = s.fleet.denial(leases[i].Denials)

@@ -100,8 +100,14 @@ func TestGrow(t *testing.T) {
 		{
 			"one who has nothing and lacks nothing has no share",
 			setup{waits("b", 0), has("c", 0)},
-			store.Entry{Limit: 12, Need: 6},
-			store.Answer{Granted: 6, Contended: true, Keep: -1},
+			store.Entry{Limit: 12, Need: 9},
+			store.Answer{Granted: 6, Short: true, Contended: true, Keep: -1},
+		},
+		{
+			"what one waiter has too much is not what another lacks",
+			setup{waits("b", 20), waits("c", 0)},
+			store.Entry{Limit: 30, Need: 4},
+			store.Answer{Granted: 4, Others: 20, Contended: true, Keep: 10},
 		},
 		{
 			"nothing is owed above the fair share",
@@ -180,9 +186,10 @@ func TestLateAndRepeatedEntries(t *testing.T) {
 		first := e.ask("a", grow)
 		require.Equal(e.t, store.Answer{Granted: 5, Keep: -1}, first)
 		require.Equal(e.t, first, e.ask("a", grow))
-		e.ask("b", store.Entry{Name: "x", Limit: 10, Have: 5})
-		first.Others = 5
+		e.ask("b", store.Entry{Name: "x", Limit: 10, Have: 7})
+		first.Others, first.Keep = 7, 0
 		require.Equal(e.t, first, e.ask("a", grow), "as it is written, not as it would be now")
+		e.ask("b", store.Entry{Name: "x", Limit: 10, Have: 5})
 
 		grow = store.Entry{Name: "x", Limit: 10, Seq: 101, Have: 5, Need: 1}
 		denied := store.Answer{Granted: 5, Others: 5, Short: true, Keep: -1}

@@ -31,8 +31,10 @@ func TestLearning(t *testing.T) {
 
 		e.step(ttl - time.Millisecond)
 		require.Equal(e.t, time.Millisecond, e.call("a").Learning)
-		require.Zero(e.t, e.call("b", store.Entry{Name: "x", Limit: 6, Have: 2}).Answers[0].Granted-2)
+		require.True(e.t, e.ask("b", store.Entry{Name: "x", Limit: 6, Have: 2, Need: 1}).Short)
 		e.step(time.Millisecond)
+		require.Equal(e.t, store.Answer{Granted: 3, Others: -1, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 6, Have: 3}))
+		require.False(e.t, e.ask("a", store.Entry{Name: "x", Limit: 9, Have: 2, Need: 1}).Contended)
 		require.Equal(e.t, store.Answer{Granted: 3, Others: 3, Keep: -1},
 			e.ask("b", store.Entry{Name: "x", Limit: 6, Have: 2, Need: 1}))
 	})
@@ -64,6 +66,11 @@ func TestLeaseEnds(t *testing.T) {
 		e.step(time.Millisecond)
 		require.Equal(e.t, store.Answer{Granted: 1, Keep: -1}, e.ask("b", store.Entry{Name: "x", Limit: 4, Need: 1}))
 		require.False(e.t, e.call("a").Known)
+
+		e.step(ttl / 2)
+		e.call("a")
+		e.step(ttl / 2)
+		require.False(e.t, e.call("b").Known, "also if nobody has called since its lease ended")
 	})
 }
 

@@ -23,6 +23,8 @@ const (
 // Whatever is written vanishes when nobody calls any more, and what means that memory is lost is not the last to go.
 func TestKeysExpire(t *testing.T) {
 	e := newEngine(t)
+	e.call("a")
+	require.Equal(t, store.Idle, e.server.TTL(keyE))
 	e.learned("a")
 	e.ask("a", store.Entry{Name: "x", Limit: 1, Have: 1})
 	require.ElementsMatch(t, []string{keyP, keyE, keyH}, e.server.Keys())

@@ -24,7 +24,7 @@ func (s *Store) Policy(ctx context.Context) (string, error) {
 		p, err := policyOf(ctx, server)
 		mu.Lock()
 		defer mu.Unlock()
-		if err == nil && (policy == "" || policy == noEviction) {
+		if policy == "" || policy == noEviction {
 			policy = p
 		}
 		return err

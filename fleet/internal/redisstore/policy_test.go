@@ -78,6 +78,11 @@ func TestPolicyOfSeveral(t *testing.T) {
 		require.ErrorContains(t, err, "NOPERM")
 		require.NoError(t, ring.Close())
 	}
+
+	none := redis.NewRing(&redis.RingOptions{})
+	defer func() { require.NoError(t, none.Close()) }()
+	_, err := redisstore.New(none, "inflight").Policy(t.Context())
+	require.ErrorContains(t, err, "no server")
 }
 
 func TestPolicyOfCluster(t *testing.T) {

@@ -1,6 +1,9 @@
 package inflight
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A lease is how much of a limit may be in use here, when the limit is shared with registries in other processes: see
 // Leases. It narrows the limit of its gate and outlives the gate, for a key that falls idle may be in use again soon.
@@ -137,6 +140,8 @@ func (l *lease) freedLocked() {
 // waiting for an answer.
 func (r *Registry) askLocked(q *request, here *lease, join bool, now time.Duration) bool {
 	hope := true
+	var buf [8]*lease
+	asked := buf[:0] // for two keys may share an org or a model, and all share the total
 	for i := range q.keys() {
 		_, limits := q.at(i)
 		for _, g := range r.gatesLocked(q, i) {
@@ -147,12 +152,13 @@ func (r *Registry) askLocked(q *request, here *lease, join bool, now time.Durati
 			switch {
 			case !l.askLocked(limit, now):
 				hope = false
-			case l == here: // its queue tells
+			case l == here || slices.Contains(asked, l): // its queue tells, or it was told already
 			case join:
 				l.want = l.add(l.want, q.weight)
 			default:
 				l.want = max(l.want, q.weight)
 			}
+			asked = append(asked, l)
 		}
 	}
 	return hope

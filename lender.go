@@ -90,7 +90,7 @@ func (ls *Leases) Held(shard, limit int, again bool) (held []Lease, more bool) {
 		case l.asking: // what it asks for renews it too
 		case l.spentLocked():
 			ls.forgetLocked(l)
-		case l.seq > 0 || l.inUse() > 0:
+		case l.seq > 0 || l.inUse() > 0: // also what is not limited, for it may be tomorrow
 			held = append(held, l.describeLocked(false))
 		}
 	}

@@ -72,6 +72,18 @@ func TestTestFailsWithItsWorkers(t *testing.T) {
 			},
 			want: "process 0: exit status 3",
 		},
+		"one was killed by somebody else": {
+			test: func(r *fleettest.Referee) { _ = r.Spawn(0, "die", "9").Wait() },
+			want: "process 0: signal: killed",
+		},
+		"one died otherwise before it was killed": {
+			test: func(r *fleettest.Referee) {
+				p := r.Spawn(0, "die", "15")
+				_ = p.Wait()
+				p.Kill()
+			},
+			want: "process 0: signal: terminated",
+		},
 		"one left what it had not entered": {
 			test: func(r *fleettest.Referee) { _ = r.Spawn(0, "leave", "1").Wait() },
 			want: `process 0 left "acme" more often than it entered`,

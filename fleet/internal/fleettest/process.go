@@ -45,7 +45,9 @@ func start(tb testing.TB, cmd *exec.Cmd, place int, bury func()) *Process {
 
 // Kill ends the process by SIGKILL. When it returns, nothing counts as held by it.
 func (p *Process) Kill() {
-	p.killed.Store(true)
+	if !p.hasEnded() { // else something else has killed it
+		p.killed.Store(true)
+	}
 	p.proc.Kill()
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +59,9 @@ func worker(env fleettest.Env) {
 	case "exit": // with this code
 		fmt.Fprintln(os.Stderr, "famous last words")
 		os.Exit(n)
+	case "die": // of this signal
+		_ = syscall.Kill(os.Getpid(), syscall.Signal(n))
+		select {}
 	case "race": // with itself
 		race(n)
 		<-env.Ended()

@@ -35,6 +35,10 @@ func TestProxyDelaysEachWay(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, c.Ping(t.Context()).Err())
 	require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond) // of the promise, not of the machine
+
+	p.Delay(time.Hour)
+	p.Heal()
+	require.NoError(t, c.Ping(t.Context()).Err())
 }
 
 func TestProxyCuts(t *testing.T) {
@@ -65,6 +69,17 @@ func TestProxyKeepsWhatIsSentIntoABlackHole(t *testing.T) {
 	p.Heal() // late, but it comes: the second not even said hello
 	require.Eventually(t, func() bool { return c.Get(t.Context(), "k").Val() == "1" }, 15*time.Second, time.Millisecond)
 	require.NoError(t, c.Ping(t.Context()).Err())
+}
+
+func TestBlackHoleHidesThatTheServerIsGone(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.StartProxy(t, s)
+	c := p.Client(brief)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	p.Blackhole()
+	s.Kill()
+	require.True(t, os.IsTimeout(c.Ping(moment(t)).Err()), "on the connection there is")
+	require.True(t, os.IsTimeout(c.Ping(moment(t)).Err()), "on a new one")
 }
 
 func TestProxyCutEmptiesABlackHole(t *testing.T) {

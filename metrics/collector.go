@@ -132,8 +132,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		reject("timed_out", r.TimedOut)
 		reject("queue_full", r.QueueFull)
 	}
-	ch <- histogram{c.hold, s.Hold}
-	ch <- histogram{c.wait, s.Wait}
+	ch <- NewHistogram(c.hold, s.Hold)
+	ch <- NewHistogram(c.wait, s.Wait)
 	live := c.reg.Keys(0)
 	c.atLimit.collect(ch, live)
 	c.keys.collect(ch, live)

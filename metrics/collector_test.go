@@ -277,6 +277,8 @@ func TestReadmeNamesEveryMetric(t *testing.T) {
 	}
 	reg := newRegistry(t, inflight.Config{})
 	hold(t, reg, glm)
+	_, err = reg.Lease(1)
+	require.NoError(t, err)
 	all := prometheus.NewPedanticRegistry()
 	all.MustRegister(metrics.NewCollector(reg, metrics.WithKeys(glm)))
 	families, err := all.Gather()

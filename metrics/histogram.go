@@ -10,19 +10,23 @@ import (
 	"github.com/inflight-go/inflight"
 )
 
-// A histogram is a metric that holds an inflight.Histogram twice: with classic buckets, which every scraper reads, and as
-// a native histogram, which those that ask for protobuf may take instead. Nothing is estimated for that: the bounds are
-// the powers of two, and so are those of a native histogram of schema 0.
-type histogram struct {
+// A Histogram is a prometheus.Metric that holds an inflight.Histogram twice: with classic buckets, which every scraper
+// reads, and as a native histogram, which those that ask for protobuf may take instead. Nothing is estimated for that: the
+// bounds are the powers of two, and so are those of a native histogram of schema 0. Immutable.
+type Histogram struct {
 	desc *prometheus.Desc
 	of   inflight.Histogram
 }
 
+// NewHistogram makes a metric, for collectors of what else has an inflight.Histogram. The bounds must be successive powers
+// of two, one at least, and desc must have no variable labels.
+func NewHistogram(desc *prometheus.Desc, of inflight.Histogram) Histogram { return Histogram{desc, of} }
+
 // Desc implements prometheus.Metric.
-func (h histogram) Desc() *prometheus.Desc { return h.desc }
+func (h Histogram) Desc() *prometheus.Desc { return h.desc }
 
 // Write implements prometheus.Metric.
-func (h histogram) Write(out *dto.Metric) error {
+func (h Histogram) Write(out *dto.Metric) error {
 	classic := make([]*dto.Bucket, len(h.of.Bounds))
 	sum := uint64(0)
 	for i, bound := range h.of.Bounds {

@@ -15,6 +15,7 @@ import (
 //	inflight_key_slots_weight   their weight
 //	inflight_key_waiters        acquires that wait and need the key
 //	inflight_key_limit          the limit of the key itself, +Inf if it has none; only while the key is in use, and not for other
+//	inflight_key_granted        what of it is granted to this process; only where limits are shared, and as the limit
 //
 // A slot that counts against several keys is seen at each of them.
 func WithKeys(list ...inflight.Key) Option {
@@ -27,8 +28,9 @@ func WithKeys(list ...inflight.Key) Option {
 
 // keySeries are the metrics of WithKeys.
 type keySeries struct {
-	listed                        map[inflight.Key]string // the label of each
-	slots, weight, waiters, limit *prometheus.Desc
+	listed map[inflight.Key]string // the label of each
+
+	slots, weight, waiters, limit, granted *prometheus.Desc
 }
 
 func (s *keySeries) init(desc func(name, help string, labels ...string) *prometheus.Desc) {
@@ -36,13 +38,14 @@ func (s *keySeries) init(desc func(name, help string, labels ...string) *prometh
 	s.weight = desc("key_slots_weight", "Weight of the live slots of the key.", "key")
 	s.waiters = desc("key_waiters", "Acquires that wait and need the key.", "key")
 	s.limit = desc("key_limit", "Limit of the key's weight, while it is in use.", "key")
+	s.granted = desc("key_granted", "Part of the limit that is granted to this process, while the key is in use.", "key")
 }
 
 func (s *keySeries) describe(ch chan<- *prometheus.Desc) {
 	if len(s.listed) == 0 {
 		return
 	}
-	for _, d := range []*prometheus.Desc{s.slots, s.weight, s.waiters, s.limit} {
+	for _, d := range []*prometheus.Desc{s.slots, s.weight, s.waiters, s.limit, s.granted} {
 		ch <- d
 	}
 }
@@ -61,6 +64,9 @@ func (s *keySeries) collect(ch chan<- prometheus.Metric, live []inflight.KeyInfo
 			found[info.Key] = info
 			if known(info) {
 				gauge(s.limit, drawn(info.Limit), label)
+			}
+			if info.Leased {
+				gauge(s.granted, float64(info.Granted), label)
 			}
 			continue
 		}

@@ -20,7 +20,7 @@ func keySeries(t *testing.T, c *metrics.Collector, label string) map[string]floa
 	t.Helper()
 	got := make(map[string]float64)
 	all := scrape(t, c)
-	for _, name := range []string{"slots", "slots_weight", "waiters", "limit"} {
+	for _, name := range []string{"slots", "slots_weight", "waiters", "limit", "granted"} {
 		if value, ok := all["key_"+name+`{key="`+label+`"}`]; ok {
 			got[name] = value
 		}
@@ -72,6 +72,22 @@ func TestListedKeyIsIdle(t *testing.T) {
 	for _, label := range []string{"acme/glm", "other"} {
 		require.Equal(t, map[string]float64{"slots": 0, "slots_weight": 0, "waiters": 0}, keySeries(t, c, label))
 	}
+}
+
+// What is granted is shown of limits that are leased; of all others none is.
+func TestListedKeyIsLeased(t *testing.T) {
+	reg := newRegistry(t, inflight.Config{})
+	c := metrics.NewCollector(reg, metrics.WithKeys(glm))
+	hold(t, reg, glm, inflight.Weight(3))
+	require.NotContains(t, keySeries(t, c, "acme/glm"), "granted")
+	leases, err := reg.Lease(1)
+	require.NoError(t, err)
+	asked, _ := leases.Held(0, 1, true)
+	asked[0].Have = 3
+	leases.Answer(asked, []inflight.Grant{{Granted: 5, Keep: -1}})
+	got := keySeries(t, c, "acme/glm")
+	require.Equal(t, map[string]float64{"slots": 1, "slots_weight": 3, "waiters": 0, "limit": 64, "granted": 5}, got)
+	require.NotContains(t, keySeries(t, c, "other"), "granted")
 }
 
 func TestKeysAtLimit(t *testing.T) {

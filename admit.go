@@ -132,7 +132,7 @@ func (r *Registry) admitLocked(q *request, s *Slot, now time.Duration) {
 		g.inUse += h.weight
 		g.holders++
 		if l := g.lease; l != nil {
-			l.peak = max(l.peak, g.inUse)
+			l.peak, l.busy = max(l.peak, g.inUse), max(l.busy, g.inUse)
 		}
 	}
 	peak := &r.tally.current

@@ -29,6 +29,7 @@ type lease struct {
 	denials  int           // how often in a row the answer was no
 	retrying bool          // in leaseShard.retries
 	freeing  bool          // in leaseShard.idle
+	busy     int           // the most in use since it was put there
 
 	peak, lastPeak int // the most in use since the last renewal, and in the interval before
 	idleRounds     int // renewals since when there was something to renew
@@ -129,7 +130,7 @@ func (l *lease) freedLocked() {
 		l.granted = min(l.granted, max(l.keep, l.inUse()))
 	}
 	if l.tight && !l.freeing && l.written > l.inUse() {
-		l.freeing = true
+		l.freeing, l.busy = true, l.inUse()
 		l.shard.idle = append(l.shard.idle, l)
 		l.shard.wakeLocked()
 	}

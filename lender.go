@@ -40,25 +40,35 @@ func (ls *Leases) Asks(shard, limit int) (asks []Lease, again time.Time) {
 	return asks, again
 }
 
-// Idle returns tight leases of which something is idle, at most limit of them, and gives that up. To be written down.
+// Idle returns tight leases of which something has been idle since the last call, at most limit of them, and gives that up.
+// To be written down.
 func (ls *Leases) Idle(shard, limit int) []Lease {
 	ls.reg.mu.Lock()
 	defer ls.reg.mu.Unlock()
 	s := &ls.shards[shard]
 	var idle []Lease
-	n := 0
-	for ; n < len(s.idle) && len(idle) < limit; n++ {
-		l := s.idle[n]
-		l.freeing = false
-		if l.asking || l.inUse() >= l.written {
-			continue // it has found a use, or is written down with what is asked for
+	again := s.idle[:0]
+	for i, l := range s.idle {
+		if len(idle) == limit {
+			again = append(again, s.idle[i:]...)
+			break
 		}
-		l.granted = min(l.granted, l.inUse())
-		l.denied = 0 // there is room again, if nobody else takes it
-		idle = append(idle, l.describeLocked(false))
+		used := max(l.inUse(), l.busy)
+		l.freeing, l.busy = false, l.inUse()
+		switch {
+		case l.asking || l.inUse() >= l.written:
+			// It has found a use, or is written down with what is asked for.
+		case used >= l.written:
+			l.freeing = true // it found one in the meantime
+			again = append(again, l)
+		default:
+			l.granted = min(l.granted, used)
+			l.denied = 0 // there is room again, if nobody else takes it
+			idle = append(idle, l.describeLocked(false))
+		}
 	}
-	s.idle = append(s.idle[:0], s.idle[n:]...)
-	if len(s.idle) > 0 {
+	clear(s.idle[len(again):])
+	if s.idle = again; len(again) > 0 {
 		s.wakeLocked()
 	}
 	return idle

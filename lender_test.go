@@ -145,6 +145,9 @@ func TestLeaseGivesBackWhatIsIdle(t *testing.T) {
 		c := l.take(acmeGLM) // before anybody has come to fetch it
 		require.Empty(t, l.leases.Idle(0, 100))
 		c.Release()
+		l.take(acmeGLM).Release()
+		require.Empty(t, l.leases.Idle(0, 100), "it is in use now and then")
+		<-l.leases.Wake(0)
 		require.Len(t, l.leases.Idle(0, 100), 1)
 	})
 }
@@ -270,6 +273,7 @@ func TestLeaseBatches(t *testing.T) {
 			slots = append(slots, l.take(inflight.Key{Org: strconv.Itoa(i)}))
 		}
 		releaseAll(slots)
+		require.Empty(t, l.leases.Idle(0, 100), "all have been of use since they were granted")
 		for _, n := range []int{4, 4, 2} {
 			<-l.leases.Wake(0)
 			require.Len(t, l.leases.Idle(0, 4), n)

@@ -62,8 +62,8 @@ type Config struct {
 	// for room.
 	CallTimeout time.Duration
 
-	// DenialMemory is how long a limit that was found full is not asked for again. 0 means 20 ms. It doubles, up to eight
-	// times, while the answer stays no. It must be short beside TTL.
+	// DenialMemory is how long a limit that was found full is not asked for again. 0 means 20 ms. It doubles, up to sixteen
+	// times that, while the answer stays no. It must be short beside TTL.
 	DenialMemory time.Duration
 
 	// Fallback is what counts when the engine cannot be reached and leases have lapsed.

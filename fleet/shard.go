@@ -223,6 +223,11 @@ func (s *shard) send(ctx context.Context, c store.Call) (store.Reply, error) {
 	case r := <-done:
 		return r.reply, r.err
 	case <-ctx.Done():
+	}
+	select {
+	case r := <-done: // the end of the call is what has ended ctx
+		return r.reply, r.err
+	default:
 		return store.Reply{}, ctx.Err()
 	}
 }
@@ -241,7 +246,7 @@ func entryOf(l *inflight.Lease) store.Entry {
 
 // denial is how long to remember a denial that was one of so many in a row before.
 func (f *Fleet) denial(before int) time.Duration {
-	return jitter(f.cfg.DenialMemory << min(before, 3))
+	return jitter(f.cfg.DenialMemory << min(before, 4))
 }
 
 // early is d or a little less: processes that start together should not go on together, and nobody should be late.

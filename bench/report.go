@@ -20,7 +20,13 @@ func (p plan) report() (string, results) {
 	start := time.Now()
 	timings := results{}
 	var lines []line
-	for _, g := range append(acquireGroups(), httpGroups()...) {
+	groups := append(acquireGroups(), httpGroups()...)
+	client, stop, noRedis := startRedis()
+	if noRedis == nil {
+		defer stop()
+		groups = append(groups, fleetGroups(client)...)
+	}
+	for _, g := range groups {
 		for _, one := range g.onCPUs() {
 			progress(one.name)
 			measured := p.measure(one)
@@ -48,8 +54,22 @@ func (p plan) report() (string, results) {
 	progress("Memory")
 	m := measureMemory()
 	lines = append(lines, m.lines()...)
-	return fmt.Sprintf("%s, in %s.\n\n%s\n%s", environment(), time.Since(start).Round(time.Second), table(lines),
-		goalTable(goals(timings, crowds[100_000], sweep, m))), timings
+	reached := goals(timings, crowds[100_000], sweep, m)
+	facts := environment()
+	if noRedis == nil {
+		const name = "Calls to Redis of a fleet of six processes"
+		progress(name)
+		ratios := callsPerAdmission(client)
+		lines = append(lines, title(name))
+		for _, r := range ratios {
+			lines = append(lines, r.line())
+		}
+		reached = append(reached, fleetGoals(timings[fleetGroup], ratios)...)
+		facts += ", " + redisVersion(client)
+	} else {
+		facts += "; " + noRedis.Error()
+	}
+	return fmt.Sprintf("%s, in %s.\n\n%s\n%s", facts, time.Since(start).Round(time.Second), table(lines), goalTable(reached)), timings
 }
 
 func progress(name string) { fmt.Fprintln(os.Stderr, name) }
@@ -102,7 +122,7 @@ func environment() string {
 // peers are the modules whose versions matter.
 var peers = []string{
 	"golang.org/x/sync", "github.com/failsafe-go/failsafe-go", "github.com/go-chi/chi/v5", "github.com/jellydator/ttlcache/v3",
-	"github.com/prometheus/client_golang",
+	"github.com/prometheus/client_golang", "github.com/redis/go-redis/v9",
 }
 
 // processor is the name of the CPU's model where that is easy to learn.

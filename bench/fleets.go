@@ -109,7 +109,7 @@ type ratio struct {
 func (r ratio) perAdmission() float64 { return float64(r.calls) / float64(r.admission) }
 
 func (r ratio) line() line {
-	return line{name: r.name, compared: fmt.Sprintf("%.4f calls for each of %s admissions", r.perAdmission(), grouped(int(r.admission)))} //nolint:gosec // small
+	return line{name: r.name, compared: fmt.Sprintf("%.4f calls for each of %s admissions", r.perAdmission(), grouped(int(r.admission)))}
 }
 
 // callsPerAdmission counts the calls of a fleet of several processes (which are registries here) under one crowd after the
@@ -174,6 +174,6 @@ func (c crowd) count(fleets []*fleet.Fleet) ratio {
 // pause takes from half of d to one and a half.
 func pause(d time.Duration) {
 	if d > 0 {
-		time.Sleep(d/2 + rand.N(d)) //nolint:gosec // no secret
+		time.Sleep(d/2 + rand.N(d))
 	}
 }

@@ -35,7 +35,7 @@ func startRedis() (client *redis.Client, stop func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	server := exec.CommandContext(context.Background(), path, //nolint:gosec // what is installed under that name
+	server := exec.CommandContext(context.Background(), path,
 		"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction")
 	if err := server.Start(); err != nil {
 		return nil, nil, err

@@ -189,23 +189,61 @@ func (f *Fleet) Close(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, f.local.Close())
 	}
+	f.awaitCalls(ctx) // one that came after the leave would lease again
 	return f.leave(ctx)
 }
 
-// leave gives back all leases.
-func (f *Fleet) leave(ctx context.Context) error {
+// awaitCalls waits for the calls under way, which have all been given up, but not for a client that outlives their time.
+func (f *Fleet) awaitCalls(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
 	defer cancel()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f.calls.Wait()
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
+// leaveTries is how often a shard is told that this process leaves. No later call makes good one that was lost, and what it
+// costs is the capacity of this process for a whole TTL.
+const leaveTries = 3
+
+// leave gives back all leases.
+func (f *Fleet) leave(ctx context.Context) error {
 	errs := make([]error, len(f.shards))
 	var left sync.WaitGroup
 	for i := range f.shards {
-		left.Go(func() { errs[i] = f.store.Leave(ctx, i, f.id) })
+		left.Go(func() {
+			for range leaveTries {
+				if errs[i] = f.leaveShard(ctx, i); errs[i] == nil || ctx.Err() != nil {
+					return
+				}
+			}
+		})
 	}
 	left.Wait()
 	if err := cmp.Or(errs...); err != nil {
 		return fmt.Errorf("inflight: fleet: leases not given back, they lapse in %v: %w", f.cfg.TTL, err)
 	}
 	return nil
+}
+
+// leaveShard gives back the leases of one shard. It does not wait for a client that outlives the time of the call.
+func (f *Fleet) leaveShard(ctx context.Context, shard int) error {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	f.calls.Go(func() { done <- f.store.Leave(ctx, shard, f.id) })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // noteCall logs the change when the engine is lost, for any shard, and when it is found again, for all.

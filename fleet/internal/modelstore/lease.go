@@ -79,11 +79,12 @@ func (r *call) recent(t int64) bool {
 	return age >= 0 && age < store.Window.Milliseconds()
 }
 
-// A view is what others have of a limit. fair is the share of each who has or lacks something, the caller included; owed
-// is what those who were denied not long ago have less than that.
+// A view is what others have of a limit. even is the share of each who has or lacks something, the caller included, and fair
+// is the same but not nothing; owed is what those who were denied not long ago have less than what is fair, and waiting is
+// how many they are.
 type view struct {
-	others, fair, owed int
-	contended          bool
+	others, even, fair, owed, waiting int
+	contended                         bool
 }
 
 func (r *call) survey(l *limit, size int) view {
@@ -105,25 +106,31 @@ func (r *call) survey(l *limit, size int) view {
 		}
 		v.others += f.granted
 	}
-	v.fair = max(1, size/claimants)
+	v.even = size / claimants
+	v.fair = max(1, v.even)
 	for _, granted := range lacking {
-		v.owed += max(0, v.fair-granted)
+		if granted < v.fair {
+			v.owed += v.fair - granted
+			v.waiting++
+		}
 	}
 	v.contended = len(lacking) > 0
 	return v
 }
 
-// grow returns how much is granted, and whether that is short.
-func (r *call) grow(v view, e *store.Entry, quiet bool) (granted int, short bool) {
+// grow returns how much is granted, and whether that is short. See lease.lua for who gets what.
+func (r *call) grow(v view, e *store.Entry, denied bool) (granted int, short bool) {
 	free := e.Limit - v.others - e.Have
 	give := max(0, min(e.Need, free))
-	if e.Have+give > v.fair {
-		give = max(0, v.fair-e.Have, min(give, free-v.owed))
+	due := max(0, v.fair-e.Have)
+	if !denied {
+		due = max(0, min(due, free-v.waiting))
 	}
+	give = max(min(due, give), min(give, free-v.owed))
 	if give < e.Need {
 		return e.Have + give, true
 	}
-	if quiet {
+	if !denied && !v.contended {
 		give += min(e.Slack, (free-give)/(2*r.live))
 	}
 	return e.Have + give, false
@@ -153,7 +160,7 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 	case r.learning > 0:
 		next.granted, next.denied, short = max(e.Have, e.Floor), 0, e.Need > 0
 	case e.Need > 0:
-		next.granted, short = r.grow(v, e, !v.contended && !r.recent(own.denied))
+		next.granted, short = r.grow(v, e, r.recent(own.denied))
 		next.denied = 0
 		if short {
 			next.denied = r.now
@@ -172,15 +179,17 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 	}
 	if looked && r.learning == 0 {
 		answer.Contended = v.contended
-		answer.Keep = v.keep(e.Limit, next.granted)
+		answer.Keep = v.keep(e, next.granted)
 	}
 	return answer
 }
 
-func (v view) keep(limit, granted int) int {
-	switch rest := limit - v.others - granted; {
+func (v view) keep(e *store.Entry, granted int) int {
+	switch rest := e.Limit - v.others - granted; {
 	case rest < 0:
 		return 0
+	case v.owed > rest && e.Need == 0:
+		return v.even
 	case v.owed > rest:
 		return v.fair
 	}

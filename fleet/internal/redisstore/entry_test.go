@@ -86,6 +86,18 @@ func TestGrow(t *testing.T) {
 			store.Answer{Granted: 4, Others: 6, Short: true, Contended: true, Keep: 4},
 		},
 		{
+			"up to the fair share for one who was denied, whatever is owed",
+			setup{waits("b", 1), has("c", 5), waits("a", 2)},
+			store.Entry{Limit: 9, Have: 2, Need: 2},
+			store.Answer{Granted: 3, Others: 6, Short: true, Contended: true, Keep: 3},
+		},
+		{
+			"who comes leaves one for each who waits",
+			setup{waits("b", 1), has("c", 5)},
+			store.Entry{Limit: 9, Have: 2, Need: 2},
+			store.Answer{Granted: 2, Others: 6, Short: true, Contended: true, Keep: 3},
+		},
+		{
 			"nothing to one who has more",
 			setup{waits("b", 0), has("c", 4)},
 			store.Entry{Limit: 12, Have: 5, Need: 2},
@@ -93,7 +105,7 @@ func TestGrow(t *testing.T) {
 		},
 		{
 			"at least 1 is fair",
-			setup{waits("b", 0), has("c", 1)},
+			setup{waits("b", 0), has("c", 1), waits("a", 0)},
 			store.Entry{Limit: 2, Need: 1},
 			store.Answer{Granted: 1, Others: 1, Contended: true, Keep: 1},
 		},
@@ -146,6 +158,17 @@ func TestDenialIsForgotten(t *testing.T) {
 		e.step(time.Millisecond)
 		require.Equal(e.t, store.Answer{Granted: 5, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 5}))
 		require.Equal(e.t, store.Answer{Granted: 10, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 5, Need: 5}))
+	})
+}
+
+// Where there is less than one for each, those who have it give it up when they renew it.
+func TestTurns(t *testing.T) {
+	onEach(t, func(e *engine) {
+		e.learned("a", "b")
+		e.waits("b", 0)
+		require.Equal(e.t, 0, e.ask("a", store.Entry{Name: "x", Limit: 1, Have: 1}).Keep)
+		require.Equal(e.t, 1, e.ask("a", store.Entry{Name: "x", Limit: 1, Have: 1, Need: 1}).Keep)
+		require.Equal(e.t, 5, e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 10}).Keep)
 	})
 }
 

@@ -98,8 +98,9 @@ local function parse(value)
   return { granted = tonumber(granted), seq = tonumber(seq), denied = tonumber(denied) }
 end
 
--- survey looks at what others have of a limit, and drops what no longer counts. fair is the share of each who has or
--- lacks something, the caller included; owed is what those who were denied not long ago have less than that.
+-- survey looks at what others have of a limit, and drops what no longer counts. even is the share of each who has or lacks
+-- something, the caller included, and fair is the same but not nothing; owed is what those who were denied not long ago
+-- have less than what is fair, and waiting is how many they are.
 local function survey(H, limit)
   local others, claimants, lacking = 0, 1, {}
   local fields = redis.call("HGETALL", H)
@@ -120,25 +121,31 @@ local function survey(H, limit)
       end
     end
   end
-  local fair, owed = math.max(1, math.floor(limit / claimants)), 0
+  local even = math.floor(limit / claimants)
+  local fair, owed, waiting = math.max(1, even), 0, 0
   for _, granted in ipairs(lacking) do
-    owed = owed + math.max(0, fair - granted)
+    if granted < fair then
+      owed, waiting = owed + fair - granted, waiting + 1
+    end
   end
-  return { others = others, fair = fair, owed = owed, contended = #lacking > 0 }
+  return { others = others, even = even, fair = fair, owed = owed, waiting = waiting, contended = #lacking > 0 }
 end
 
 -- grow returns how much is granted of what is needed on top of have, with slack if nobody lacks anything, and whether that
--- is short. What is free goes to whoever asks up to the fair share, and above it only if it is owed to nobody.
-local function grow(view, limit, have, need, slack, quiet, live)
+-- is short. Up to the fair share, what is free goes to whoever was denied it not long ago, and to others if it leaves one for
+-- each who was; above that only as far as it is owed to nobody. So those who come do not overtake those who wait, and those
+-- who have do not starve those who have not.
+local function grow(view, limit, have, need, slack, denied, live)
   local free = limit - view.others - have
-  local give = math.max(0, math.min(need, free))
-  if have + give > view.fair then
-    give = math.max(0, view.fair - have, math.min(give, free - view.owed))
+  local give, due = math.max(0, math.min(need, free)), math.max(0, view.fair - have)
+  if not denied then
+    due = math.max(0, math.min(due, free - view.waiting))
   end
+  give = math.max(math.min(due, give), math.min(give, free - view.owed))
   if give < need then
     return have + give, true
   end
-  if quiet then
+  if not denied and not view.contended then
     give = give + math.min(slack, math.floor((free - give) / (2 * live)))
   end
   return have + give, false
@@ -171,8 +178,7 @@ local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
   if learning > 0 then
     granted, short, denied = math.max(have, floor), need > 0, 0
   elseif need > 0 then
-    local quiet = not view.contended and not recent(denied)
-    granted, short = grow(view, limit, have, need, slack, quiet, live)
+    granted, short = grow(view, limit, have, need, slack, recent(denied), live)
     denied = short and now or 0
   end
   if own and own.seq == seq then
@@ -193,7 +199,8 @@ local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
     if view.others + granted > limit then
       keep = 0
     elseif view.owed > limit - view.others - granted then
-      keep = view.fair
+      -- Where there is less than one for each, the few who have some take turns with the others at each renewal.
+      keep = need == 0 and view.even or view.fair
     end
   end
   return granted, view.others, flags, keep

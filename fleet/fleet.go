@@ -237,7 +237,7 @@ func (f *Fleet) leaveShard(ctx context.Context, shard int) error {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
 	defer cancel()
 	done := make(chan error, 1)
-	f.calls.Go(func() { done <- f.store.Leave(ctx, shard, f.id) })
+	go func() { done <- f.store.Leave(ctx, shard, f.id) }()
 	select {
 	case err := <-done:
 		return err

@@ -3,8 +3,11 @@ module github.com/inflight-go/inflight/examples
 go 1.25.0
 
 require (
+	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/inflight-go/inflight v0.0.0
+	github.com/inflight-go/inflight/fleet v0.0.0
 	github.com/prometheus/client_golang v1.23.2
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 	gonum.org/v1/plot v0.16.0
@@ -32,6 +35,8 @@ require (
 	github.com/prometheus/common v0.66.1 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/image v0.25.0 // indirect
@@ -43,4 +48,7 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/inflight-go/inflight => ../
+replace (
+	github.com/inflight-go/inflight => ../
+	github.com/inflight-go/inflight/fleet => ../fleet
+)

@@ -58,10 +58,11 @@ func demo(ctx context.Context, l load, stdout io.Writer, log *slog.Logger) error
 		return err
 	}
 	c := &census{rows: make(map[inflight.Key]*row)}
-	g, err := newGateway(limits.Limits, c.counted(newModelServer(50)), 0, patience, log)
+	registry, err := newRegistry(limits.Limits, log)
 	if err != nil {
 		return err
 	}
+	g := newGateway(registry, nil, c.counted(newModelServer(50)), 0, patience, log)
 	_, _ = fmt.Fprintf(stdout, "limits: %s\n%d clients for %v ...\n\n", describe(limits), l.clients, l.lasting)
 
 	serving, stopServing := context.WithCancel(ctx)

@@ -25,6 +25,7 @@ const (
 // A gateway admits requests by the limits of their keys and passes them on to a model server.
 type gateway struct {
 	registry *inflight.Registry
+	shared   *sharing             // makes the limits hold over several gateways; may be nil
 	table    *inflight.LimitTable // shown and changed in the console; may be nil
 	db       *dbLimits            // changed by the admin API; may be nil
 	mux      *http.ServeMux
@@ -32,19 +33,21 @@ type gateway struct {
 	log      *slog.Logger
 }
 
-// newGateway makes a gateway. Wait is how long a request waits for its turn, 0 if it is refused at once. Patience is how
-// long a client may take to send its request, and to receive each piece of the answer.
-func newGateway(
-	limits inflight.LimitFunc, upstream http.Handler, wait, patience time.Duration, log *slog.Logger,
-) (*gateway, error) {
-	registry, err := inflight.New(inflight.Config{
+// newRegistry makes what counts the requests of a gateway.
+func newRegistry(limits inflight.LimitFunc, log *slog.Logger) (*inflight.Registry, error) {
+	return inflight.New(inflight.Config{
 		Name: "gateway", Limits: limits, Logger: log,
 		CaptureStack: true, // a microsecond of the seconds that a stream takes, and a leak says where it came from
 	})
-	if err != nil {
-		return nil, err
-	}
-	g := &gateway{registry: registry, mux: http.NewServeMux(), log: log}
+}
+
+// newGateway makes a gateway, whose limits are those of the registry, and shared if shared is not nil. Wait is how long a
+// request waits for its turn, 0 if it is refused at once. Patience is how long a client may take to send its request, and
+// to receive each piece of the answer.
+func newGateway(
+	registry *inflight.Registry, shared *sharing, upstream http.Handler, wait, patience time.Duration, log *slog.Logger,
+) *gateway {
+	g := &gateway{registry: registry, shared: shared, mux: http.NewServeMux(), log: log}
 	g.route(upstream, wait)
 	g.server = &http.Server{
 		Handler: http.MaxBytesHandler(boundWrites(g.mux, patience), maxBody),
@@ -55,11 +58,19 @@ func newGateway(
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	return g, nil
+	return g
+}
+
+// acquirer is where requests get their slots.
+func (g *gateway) acquirer() inflight.Acquirer {
+	if g.shared != nil {
+		return g.shared.fleet
+	}
+	return g.registry
 }
 
 func (g *gateway) route(upstream http.Handler, wait time.Duration) {
-	limited := identified(inflight.Middleware(g.registry, inflight.MiddlewareConfig{
+	limited := identified(inflight.Middleware(g.acquirer(), inflight.MiddlewareConfig{
 		Key: keyOf, Label: labelOf, Wait: wait, Reject: g.refuse,
 	})(g.pinned(upstream)))
 	healthy := func(w http.ResponseWriter, _ *http.Request) {

@@ -6,6 +6,7 @@
 //	go run ./examples/gateway                 # serve, with an embedded model server behind it
 //	go run ./examples/gateway -demo           # put load on itself, print what happened, exit
 //	go run ./examples/gateway -db limits.db   # limits in a database; README.md shows how to set them
+//	go run ./examples/gateway -redis redis://127.0.0.1:6379 # limits over all gateways on this Redis (shared.go)
 package main
 
 import (
@@ -47,6 +48,7 @@ type config struct {
 	db              string
 	dbTTL           time.Duration
 	adminToken      string
+	shared          sharedConfig
 	wait            time.Duration
 	drain           time.Duration
 	tokensPerSecond float64
@@ -88,6 +90,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.DurationVar(&cfg.dbTTL, "db-ttl", 5*time.Minute, "how old a limit from -db gets before it is read again")
 	flags.StringVar(&cfg.adminToken, "admin-token", "",
 		"`secret` for "+adminPath+", better given in the environment as "+adminTokenVar+"; without one the admin API is off")
+	readRedis := cfg.shared.flags(flags)
 	flags.DurationVar(&cfg.wait, "wait", 0, "how long a request waits for its turn when a limit is full; 0 refuses at once")
 	flags.DurationVar(&cfg.drain, "drain", 30*time.Second, "how long a shutdown lets streams finish")
 	flags.Float64Var(&cfg.tokensPerSecond, "tokens-per-second", 20, "speed of the embedded model server")
@@ -115,6 +118,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		err = errors.New("-db-ttl must be above 0")
 	case cfg.wait < 0:
 		err = errors.New("-wait must not be negative")
+	default:
+		err = readRedis()
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
@@ -139,7 +144,7 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.close()) }()
+	defer func() { err = errors.Join(err, g.close(ctx)) }()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.addr)
 	if err != nil {
 		return fmt.Errorf("cannot listen on -addr %s: %w", cfg.addr, err)
@@ -163,30 +168,42 @@ func serve(ctx context.Context, cfg config, stdout io.Writer, log *slog.Logger) 
 	return g.serve(ctx, listener, cfg.drain)
 }
 
-// build makes a gateway with the limits of the table and, if the command line names one, of a database.
+// build makes a gateway with the limits of the table and, if the command line names one, of a database. They are shared
+// with other gateways if it names a Redis.
 func build(
 	ctx context.Context, cfg config, table *inflight.LimitTable, upstream http.Handler, log *slog.Logger,
 ) (g *gateway, err error) {
 	limits := table.Limits
+	var registry *inflight.Registry
 	var db *dbLimits
 	if cfg.db != "" {
-		db, err = openDBLimits(ctx, cfg.db, cfg.dbTTL, table.Limits, func() { g.registry.LimitsChanged() }, log)
+		db, err = openDBLimits(ctx, cfg.db, cfg.dbTTL, table.Limits, func() { registry.LimitsChanged() }, log)
 		if err != nil {
 			return nil, err
 		}
 		limits = db.Limits
 	}
-	if g, err = newGateway(limits, upstream, cfg.wait, patience, log); err != nil {
+	if registry, err = newRegistry(limits, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	var shared *sharing
+	if cfg.shared.redis != nil {
+		if shared, err = share(ctx, cfg.shared, registry, log); err != nil {
+			return nil, errors.Join(err, registry.Close(), db.Close())
+		}
+	}
+	g = newGateway(registry, shared, upstream, cfg.wait, patience, log)
 	g.table, g.db = table, db
-	table.OnChange(g.registry.LimitsChanged)
+	table.OnChange(registry.LimitsChanged)
 	g.mountAdmin(cfg.adminToken)
 	return g, nil
 }
 
-// close lets go of what a gateway that has drained, or has never served, still has.
-func (g *gateway) close() error { return errors.Join(g.registry.Close(), g.db.Close()) }
+// close lets go of what a gateway that has drained, or has never served, still has. That ctx has ended stops it from
+// nothing.
+func (g *gateway) close(ctx context.Context) error {
+	return errors.Join(g.shared.close(context.WithoutCancel(ctx)), g.registry.Close(), g.db.Close())
+}
 
 // serve answers on the listener until ctx ends. Then it stops admitting, lets what is in flight finish for up to
 // drain, and cuts what is left.
@@ -204,7 +221,7 @@ func (g *gateway) serve(ctx context.Context, listener net.Listener, drain time.D
 
 	// The registry goes first, with the listener still open: those who come now hear 503 instead of nothing. What is left
 	// to the server then is requests that are not limited, and the last bytes of those that were.
-	if err := g.registry.Shutdown(ctx); err != nil {
+	if err := g.shutdown(ctx); err != nil {
 		return errors.Join(err, g.server.Close(), g.registry.Close())
 	}
 	g.log.Info("drained: 0 slots left")
@@ -213,6 +230,14 @@ func (g *gateway) serve(ctx context.Context, listener net.Listener, drain time.D
 		return g.server.Close()
 	}
 	return nil
+}
+
+// shutdown stops admitting and waits until every slot is released.
+func (g *gateway) shutdown(ctx context.Context) error {
+	if g.shared != nil {
+		return g.shared.drain(ctx)
+	}
+	return g.registry.Shutdown(ctx)
 }
 
 // welcome says where the gateway is, what its limits are, and what to try.
@@ -232,6 +257,9 @@ func welcome(out io.Writer, addr net.Addr, cfg config, limits *inflight.LimitTab
 		_, _ = fmt.Fprintf(out, "          and before that from %s; the admin API is off, it needs -admin-token\n", cfg.db)
 	default:
 		_, _ = fmt.Fprintf(out, "          and before that from %s, set at %s%s\n", cfg.db, base, adminPath)
+	}
+	if cfg.shared.redis != nil {
+		_, _ = fmt.Fprintf(out, "          together with all gateways on the Redis at %s\n", cfg.shared.redis.Addr)
 	}
 	if operator != "" {
 		_, _ = fmt.Fprintf(out, "operator: %s%s\n", operator, strings.Join(operatorPaths, ", "+operator))

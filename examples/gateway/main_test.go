@@ -25,7 +25,10 @@ import (
 	"github.com/inflight-go/inflight/slottest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// When its server is away the client sleeps, and only then sees that it was closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 const (
 	soon = 10 * time.Second     // for what happens at once, on a slow machine
@@ -47,9 +50,10 @@ func open(t *testing.T, limits inflight.Limits, upstream http.Handler) site {
 
 func openFor(t *testing.T, limits inflight.Limits, upstream http.Handler, patience time.Duration) site {
 	t.Helper()
-	g, err := newGateway(inflight.Fixed(limits), upstream, 0, patience, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	registry, err := newRegistry(inflight.Fixed(limits), log)
 	require.NoError(t, err)
-	return serving(t, g)
+	return serving(t, newGateway(registry, nil, upstream, 0, patience, log))
 }
 
 func serving(t *testing.T, g *gateway) site {
@@ -60,7 +64,7 @@ func serving(t *testing.T, g *gateway) site {
 	server.Start()
 	t.Cleanup(func() {
 		server.Close()
-		require.NoError(t, g.close())
+		require.NoError(t, g.close(t.Context()))
 	})
 	return site{g, server.URL, server.Client()}
 }
@@ -275,6 +279,10 @@ func TestBadCommandLine(t *testing.T) {
 		{"-tokens-per-second 0", 2, "must be above 0"},
 		{"-drain -1s", 2, "must not be negative"},
 		{"-upstream localhost:1234", 2, "must look like"},
+		{"-redis localhost:6379", 2, "must look like redis://"},
+		{"-processes 2", 2, "need -redis"},
+		{"-fallback maybe", 2, "must be share, open or closed"},
+		{"-redis redis://127.0.0.1:1 -redis-prefix {}", 1, "braces"},
 		{"-limits /does/not/exist", 1, "/does/not/exist"},
 		{"-addr " + taken.Addr().String(), 1, "address already in use"},
 	} {

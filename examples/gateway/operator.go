@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/inflight-go/inflight/console"
+	"github.com/inflight-go/inflight/fleet/fleetmetrics"
 	"github.com/inflight-go/inflight/metrics"
 )
 
@@ -61,6 +62,9 @@ func (g *gateway) operatorRoutes() http.Handler {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	if g.shared != nil {
+		all.MustRegister(fleetmetrics.NewCollector(g.shared.fleet))
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),

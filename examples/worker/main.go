@@ -3,11 +3,13 @@
 // ones behind it. And it shows back-pressure: while all workers wait, nobody pulls, and whoever sends jobs is held back.
 //
 //	go run ./examples/worker
+//	go run ./examples/worker -redis redis://127.0.0.1:6379 # the GPU is shared with all who run this
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +18,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/inflight-go/inflight"
+	"github.com/inflight-go/inflight/fleet"
 )
 
 const (
@@ -41,17 +46,39 @@ type job struct {
 }
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	url := flag.String("redis", "", "`URL` of the Redis that keeps the limits of all who run this; without it this is the only one")
+	processes := flag.Int("processes", 1, "how many run this: while Redis has no data, each has its part of the GPU")
+	flag.Parse()
+	if err := run(context.Background(), *url, *processes, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context, url string, processes int, out io.Writer) error {
 	reg, err := inflight.New(inflight.Config{Name: "gpu", Limits: inflight.Fixed(limits)})
 	if err != nil {
 		return err
 	}
+	if url == "" {
+		return errors.Join(workShift(ctx, reg, reg, out), reg.Shutdown(ctx))
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return errors.Join(err, reg.Close())
+	}
+	options.MaxRetries, options.ContextTimeoutEnabled = -1, true // a call that is late is worth nothing
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	gpu, err := fleet.New(ctx, client, reg, fleet.Config{Processes: processes})
+	if err != nil {
+		return errors.Join(err, reg.Close())
+	}
+	return errors.Join(workShift(ctx, reg, gpu, out), gpu.Close(ctx))
+}
+
+// workShift sends jobs to workers who need the GPU, and says what came of them.
+func workShift(ctx context.Context, reg *inflight.Registry, gpu inflight.Acquirer, out io.Writer) error {
 	jobs := []*job{
 		{customer: "acme", gib: 3, takes: 400 * time.Millisecond},
 		{customer: "zebra", gib: 2, takes: 600 * time.Millisecond}, // does not fit beside the first
@@ -68,7 +95,7 @@ func run(ctx context.Context, out io.Writer) error {
 	queue := make(chan *job) // without a buffer: what waits does so where it can be seen
 	var all sync.WaitGroup
 	for range workers {
-		all.Go(func() { work(open, reg, queue) })
+		all.Go(func() { work(open, gpu, queue) })
 	}
 	for _, j := range jobs {
 		sent := time.Now()
@@ -78,17 +105,14 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	close(queue)
 	all.Wait()
-	if err := reg.Shutdown(ctx); err != nil {
-		return err
-	}
 	return report(out, jobs, reg.Stats())
 }
 
 // work runs jobs, one after the other, until there are no more.
-func work(ctx context.Context, reg *inflight.Registry, queue <-chan *job) {
+func work(ctx context.Context, gpu inflight.Acquirer, queue <-chan *job) {
 	for j := range queue {
 		asked := time.Now()
-		slot, err := reg.Acquire(ctx, inflight.Key{Org: j.customer, Model: "gpu"},
+		slot, err := gpu.Acquire(ctx, inflight.Key{Org: j.customer, Model: "gpu"},
 			inflight.Weight(j.gib), inflight.MaxWait(patience))
 		j.waited = time.Since(asked)
 		if err != nil {

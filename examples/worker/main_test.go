@@ -5,9 +5,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/inflight-go/inflight"
+	"github.com/inflight-go/inflight/fleet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		require.NoError(t, run(t.Context(), &out))
+		require.NoError(t, run(t.Context(), "", 1, &out))
 		require.Equal(t, strings.TrimLeft(`
 job  customer  GiB  held back  waited  outcome
 1    acme      3    0s         0s      ran, with slot 1
@@ -31,4 +37,26 @@ job  customer  GiB  held back  waited  outcome
 5 of 8 jobs ran, with at most 4 of 4 GiB in use
 `, "\n"), out.String())
 	})
+}
+
+// What another process uses of the GPU is not there for this one.
+func TestRunShares(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	reg, err := inflight.New(inflight.Config{Limits: inflight.Fixed(limits), SweepInterval: -1})
+	require.NoError(t, err)
+	other, err := fleet.New(t.Context(), client, reg, fleet.Config{TTL: time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close(t.Context())) }()
+	for _, customer := range []string{"a", "b"} {
+		key := inflight.Key{Org: customer, Model: "gpu"}
+		slot, err := other.Acquire(t.Context(), key, inflight.Weight(2), inflight.MaxWait(time.Minute)) // a new Redis has nothing at first
+		require.NoError(t, err)
+		defer slot.Release()
+	}
+
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), "redis://"+server.Addr(), 1, &out))
+	require.Contains(t, out.String(), "0 of 8 jobs ran")
 }

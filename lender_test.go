@@ -320,3 +320,31 @@ func TestLeaseWantsNoMoreThanTheLimit(t *testing.T) {
 		first.Release()
 	})
 }
+
+// A release may turn away the last one who waits at a limit, and so remove the limit from the registry. That must happen
+// once, or two limits would share a record later.
+func TestLeaseReleaseTurnsAwayTheLastWaiter(t *testing.T) {
+	inLeaseTest(t, inflight.Fixed(inflight.Limits{Key: 10, Total: 3}), func(l *leaseTest) {
+		for _, k := range []inflight.Key{acmeGLM, zebraYi} {
+			l.refuses(k)
+			for _, ask := range l.asks() {
+				l.answer(ask, map[inflight.Key]int{acmeGLM: 1, zebraYi: 2, {}: 3}[ask.Key])
+			}
+		}
+		s := l.take(acmeGLM)
+		heavy := l.briefly(acmeGLM, inflight.Weight(2))
+		asks := l.asks()
+		other := l.take(zebraYi, inflight.Weight(2))
+		s.Release() // now the total has no room for it, and is not to be waited for
+		require.ErrorIs(t, heavy.failed(), inflight.ErrLimit)
+		l.leases.Fail(asks, time.Second)
+		other.Release()
+		l.empty()
+		require.Zero(t, l.Gates())
+
+		defer l.take(acmeGLM).Release()
+		defer l.take(zebraYi).Release()
+		require.Equal(t, []int{1, 1}, []int{l.InUse(acmeGLM), l.InUse(zebraYi)})
+		require.Equal(t, 2, l.Gates())
+	})
+}

@@ -140,6 +140,19 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, []any{5.0, 5.0, 3.0}, []any{list["total"], list["matched"], list["more"]})
 }
 
+// Of a limit that is shared with other processes they show what may be in use here, and what elsewhere.
+func TestLeasedKeys(t *testing.T) {
+	table := inflight.NewLimitTable(inflight.Limits{})
+	require.NoError(t, table.Set(other, inflight.Limits{Key: inflight.Unlimited}))
+	reg := newRegistry(t, inflight.Config{Limits: table.Limits})
+	h := newConsole(reg)
+	hold(t, reg, acme, inflight.Weight(3))
+	hold(t, reg, other)
+	require.NotContains(t, do(t, h, http.MethodGet, "/api/keys", "").Body.String(), "leased")
+	lease(t, reg, inflight.Grant{Granted: 5, Others: 7, Keep: -1})
+	require.Equal(t, []any{map[string]any{"granted": 5.0, "elsewhere": 7.0}, nil}, items(t, get(t, h, "/api/keys"), "leased"))
+}
+
 func TestLimitsThatCannotBeRead(t *testing.T) {
 	reg := newRegistry(t, inflight.Config{Limits: func(inflight.Key) inflight.Limits { return inflight.Limits{} }})
 	hold(t, reg, acme)

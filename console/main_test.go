@@ -58,6 +58,18 @@ func hold(t *testing.T, reg *inflight.Registry, k inflight.Key, opts ...inflight
 	return slot
 }
 
+// lease makes a registry lease its limits, and grants this much of each that is in use.
+func lease(t *testing.T, reg *inflight.Registry, g inflight.Grant) {
+	t.Helper()
+	leases, err := reg.Lease(1)
+	require.NoError(t, err)
+	held, _ := leases.Held(0, 100, true)
+	require.NotEmpty(t, held)
+	for i := range held {
+		leases.Answer(held[i:i+1], []inflight.Grant{g})
+	}
+}
+
 // wait waits for a slot until the test, in a bubble, ends.
 func wait(t *testing.T, reg *inflight.Registry, k inflight.Key, opts ...inflight.Option) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -60,12 +61,23 @@ func byScope(st *inflight.Stats) string {
 
 func textKeys(w io.Writer, l list[inflight.KeyInfo]) {
 	heading(w, "KEYS, those nearest to their limit first", l.Matched, l.Total, l.More)
-	columns(w, "USE\tIN USE\tLIMIT\tHOLDERS\tWAITERS\t  KEY", l.Items, func(k inflight.KeyInfo) string {
+	leased, lease := slices.ContainsFunc(l.Items, isLeased), ""
+	if leased {
+		lease = "GRANTED\tELSEWHERE\t"
+	}
+	columns(w, "USE\tIN USE\tLIMIT\t"+lease+"HOLDERS\tWAITERS\t  KEY", l.Items, func(k inflight.KeyInfo) string {
 		use := "-"
 		if viewUsage(k).Utilisation != nil {
 			use = fmt.Sprintf("%.0f%%", math.Floor(100*float64(k.InUse)/float64(k.Limit))) // 100 % is full, no less
 		}
-		return fmt.Sprintf("%s\t%d\t%s\t%d\t%d\t  %s", use, k.InUse, limitView(k.Limit), k.Holders, k.Waiters, cut(k.Key.String()))
+		switch {
+		case isLeased(k):
+			lease = fmt.Sprintf("%d\t%d\t", k.Granted, k.Elsewhere)
+		case leased:
+			lease = "-\t-\t"
+		}
+		return fmt.Sprintf("%s\t%d\t%s\t%s%d\t%d\t  %s",
+			use, k.InUse, limitView(k.Limit), lease, k.Holders, k.Waiters, cut(k.Key.String()))
 	})
 }
 

@@ -91,6 +91,20 @@ func TestTextFloorsUtilisation(t *testing.T) {
 	}
 }
 
+func TestTextOfLeasedKeys(t *testing.T) {
+	table := inflight.NewLimitTable(inflight.Limits{})
+	require.NoError(t, table.Set(other, inflight.Limits{Key: inflight.Unlimited}))
+	reg := newRegistry(t, inflight.Config{Limits: table.Limits})
+	hold(t, reg, acme, inflight.Weight(3))
+	hold(t, reg, other)
+	lease(t, reg, inflight.Grant{Granted: 5, Others: 7, Keep: -1})
+	require.Contains(t, do(t, newConsole(reg), http.MethodGet, "/", "").Body.String(), `
+  USE  IN USE      LIMIT  GRANTED  ELSEWHERE  HOLDERS  WAITERS  KEY
+   4%       3         64        5          7        1        0  acme/glm
+    -       1  unlimited        -          -        1        0  acme/llama
+`)
+}
+
 func TestWhoGetsText(t *testing.T) {
 	h := newConsole(newRegistry(t, inflight.Config{}))
 	for _, c := range []struct{ target, accept, want string }{

@@ -45,6 +45,12 @@ type (
 		Utilisation *float64  `json:"utilisation"` // null if there is no limit to be near to
 		Holders     int       `json:"holders"`
 		Waiters     int       `json:"waiters"`
+
+		Leased *leaseView `json:"leased,omitempty"` // only where the limit is shared with other processes
+	}
+	leaseView struct {
+		Granted   int `json:"granted"`   // here
+		Elsewhere int `json:"elsewhere"` // when that was last known
 	}
 
 	// A list is the first of those that match.
@@ -172,8 +178,14 @@ func viewUsage(k inflight.KeyInfo) usageView {
 		u := utilisation(k)
 		v.Utilisation = &u
 	}
+	if isLeased(k) {
+		v.Leased = &leaseView{Granted: k.Granted, Elsewhere: k.Elsewhere}
+	}
 	return v
 }
+
+// isLeased says whether it means something what is granted of a limit: of none, nothing has to be.
+func isLeased(k inflight.KeyInfo) bool { return k.Leased && k.Limit != inflight.Unlimited }
 
 // utilisation returns which part of its limit a key uses: 1 at the limit, more above a lowered one, 0 without one,
 // infinite above one that admits nothing.

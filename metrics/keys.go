@@ -65,7 +65,7 @@ func (s *keySeries) collect(ch chan<- prometheus.Metric, live []inflight.KeyInfo
 			if known(info) {
 				gauge(s.limit, drawn(info.Limit), label)
 			}
-			if info.Leased {
+			if info.Leased && info.Limit != inflight.Unlimited {
 				gauge(s.granted, float64(info.Granted), label)
 			}
 			continue

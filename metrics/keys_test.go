@@ -76,18 +76,20 @@ func TestListedKeyIsIdle(t *testing.T) {
 
 // What is granted is shown of limits that are leased; of all others none is.
 func TestListedKeyIsLeased(t *testing.T) {
-	reg := newRegistry(t, inflight.Config{})
+	limit := 64
+	reg := newRegistry(t, inflight.Config{Limits: func(inflight.Key) inflight.Limits { return inflight.Limits{Key: limit} }})
 	c := metrics.NewCollector(reg, metrics.WithKeys(glm))
 	hold(t, reg, glm, inflight.Weight(3))
 	require.NotContains(t, keySeries(t, c, "acme/glm"), "granted")
 	leases, err := reg.Lease(1)
 	require.NoError(t, err)
-	asked, _ := leases.Held(0, 1, true)
-	asked[0].Have = 3
-	leases.Answer(asked, []inflight.Grant{{Granted: 5, Keep: -1}})
+	held, _ := leases.Held(0, 1, true)
+	leases.Answer(held, []inflight.Grant{{Granted: 5, Keep: -1}})
 	got := keySeries(t, c, "acme/glm")
 	require.Equal(t, map[string]float64{"slots": 1, "slots_weight": 3, "waiters": 0, "limit": 64, "granted": 5}, got)
 	require.NotContains(t, keySeries(t, c, "other"), "granted")
+	limit = inflight.Unlimited
+	require.NotContains(t, keySeries(t, c, "acme/glm"), "granted", "of no limit nothing has to be")
 }
 
 func TestKeysAtLimit(t *testing.T) {

@@ -57,9 +57,10 @@ type Config struct {
 	// TTL / 2.
 	SyncInterval time.Duration
 
-	// CallTimeout bounds each call, whatever the timeouts of the client are. 0 means 250 ms, or TTL / 4 if that is less. A
-	// request that needs more capacity than is leased waits that long at most for the answer, even if it is not to wait
-	// for room.
+	// CallTimeout is how long the answer to a call is waited for, whatever the timeouts of the client are. 0 means 250 ms, or
+	// TTL / 4 if that is less. A request that needs more capacity than is leased waits that long at most for the answer, even
+	// if it is not to wait for room. It must be longer than a round trip takes; the first call on a new connection takes
+	// several, and may have eight times as long, though nobody waits for it then.
 	CallTimeout time.Duration
 
 	// DenialMemory is how long a limit that was found full is not asked for again. 0 means 20 ms. It doubles, up to sixteen

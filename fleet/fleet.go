@@ -124,7 +124,7 @@ func newID() string {
 
 // knock finds out whether the engine would have this process at all. That it cannot be reached is no answer.
 func (f *Fleet) knock(ctx context.Context) error {
-	call, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
+	call, cancel := context.WithTimeout(ctx, f.patience())
 	defer cancel()
 	done := make(chan error, 1)
 	f.calls.Go(func() {
@@ -214,6 +214,8 @@ const leaveTries = 3
 
 // leave gives back all leases.
 func (f *Fleet) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.patience())
+	defer cancel()
 	errs := make([]error, len(f.shards))
 	var left sync.WaitGroup
 	for i := range f.shards {
@@ -234,7 +236,7 @@ func (f *Fleet) leave(ctx context.Context) error {
 
 // leaveShard gives back the leases of one shard. It does not wait for a client that outlives the time of the call.
 func (f *Fleet) leaveShard(ctx context.Context, shard int) error {
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.patience()/2)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- f.store.Leave(ctx, shard, f.id) }()

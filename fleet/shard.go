@@ -58,7 +58,11 @@ func (s *shard) run(ctx context.Context) {
 			close(begun)
 			begun = nil
 		}
-		timer.Reset(time.Until(next))
+		wait := time.Until(next)
+		if wait <= 0 {
+			continue
+		}
+		timer.Reset(wait)
 		select {
 		case <-wake:
 		case <-timer.C:
@@ -199,35 +203,35 @@ func (s *shard) terms(sent time.Time, reply *store.Reply) inflight.Terms {
 
 var errBusy = errors.New("inflight: fleet: earlier calls have not returned")
 
-// send makes a call that takes no longer than the fleet allows, whatever the client is set to. An abandoned one may still
-// be executed: the next one makes good what it says.
+// send makes a call and waits for its answer for as long as the fleet allows, whatever the client is set to. A call that has
+// been given up goes on for a while: it may have to open a connection, which takes several round trips, and the next one
+// finds that open. It may still be executed, too: the next one makes good what it says.
 func (s *shard) send(ctx context.Context, c store.Call) (store.Reply, error) {
 	select {
 	case s.calls <- struct{}{}:
 	default:
 		return store.Reply{}, errBusy
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.fleet.cfg.CallTimeout)
 	type result struct {
 		reply store.Reply
 		err   error
 	}
 	done := make(chan result, 1)
 	s.fleet.calls.Go(func() {
+		call, cancel := context.WithTimeout(ctx, s.fleet.patience())
 		defer cancel()
-		reply, err := s.fleet.store.Lease(ctx, s.n, c)
+		reply, err := s.fleet.store.Lease(call, s.n, c)
 		<-s.calls
 		done <- result{reply, err}
 	})
+	late := time.NewTimer(s.fleet.cfg.CallTimeout)
+	defer late.Stop()
 	select {
 	case r := <-done:
 		return r.reply, r.err
+	case <-late.C:
+		return store.Reply{}, context.DeadlineExceeded
 	case <-ctx.Done():
-	}
-	select {
-	case r := <-done: // the end of the call is what has ended ctx
-		return r.reply, r.err
-	default:
 		return store.Reply{}, ctx.Err()
 	}
 }
@@ -243,6 +247,9 @@ func entryOf(l *inflight.Lease) store.Entry {
 		Floor: min(l.Share, store.Max),
 	}
 }
+
+// patience is how long a call may go on that may have to open a connection first.
+func (f *Fleet) patience() time.Duration { return 8 * f.cfg.CallTimeout }
 
 // denial is how long to remember a denial that was one of so many in a row before.
 func (f *Fleet) denial(before int) time.Duration {

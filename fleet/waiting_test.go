@@ -104,7 +104,7 @@ func TestTryAcquireAsksForTheNext(t *testing.T) {
 
 // Requests that are not to wait for room wait for the answer all the same, as many as there may be, and by one call.
 func TestBurstGetsAllThereIs(t *testing.T) {
-	inBubbleOf(t, inflight.Limits{Key: 300}, fleet.Config{Shards: 1}, func(w *bubble) {
+	inBubbleOf(t, inflight.Limits{Key: 300, Org: 300, Total: 300}, fleet.Config{Shards: 1}, func(w *bubble) {
 		a := w.joinAs(inflight.Config{MaxWaiters: 2})
 		calls := w.Counts().Calls
 		var burst []*pending
@@ -154,6 +154,17 @@ func TestCallsOfAQuietFleet(t *testing.T) {
 		most := int(time.Since(begun)/(syncing-syncing/5)) + 1
 		require.LessOrEqual(w.t, w.Counts().Calls-before.Calls, most)
 		require.Zero(w.t, a.Stats().Failed)
+	})
+}
+
+// An answer counts, whatever has come to an end meanwhile.
+func TestNoCallFails(t *testing.T) {
+	inBubble(t, inflight.Limits{}, func(w *bubble) {
+		a := w.join()
+		time.Sleep(2 * time.Hour)
+		s := a.Stats()
+		require.Greater(w.t, s.Calls, uint64(10_000))
+		require.Zero(w.t, s.Failed)
 	})
 }
 

@@ -75,8 +75,9 @@ func (s *shard) run(ctx context.Context) {
 func (s *shard) turn(ctx context.Context) time.Time {
 	leases := s.fleet.leases
 	now := time.Now()
-	if leases.Lapsed(s.n) && (!s.fallen || !now.Before(s.retryAt)) {
-		// Nothing may be said about leases that do not hold before it is known what they are worth.
+	if leases.Lapsed(s.n) && !s.fallen || s.failures > 0 && !now.Before(s.retryAt) {
+		// Nothing may be said about leases that do not hold before it is known what they are worth. And nothing is given up
+		// before somebody hears of it: for as long as the engine is away it could not be had back.
 		s.syncAt = now
 		s.call(ctx, nil)
 		return now
@@ -96,7 +97,7 @@ func (s *shard) turn(ctx context.Context) time.Time {
 	case s.idleAt.IsZero():
 		s.idleAt = now.Add(idleDelay)
 	}
-	if due {
+	if due && s.failures == 0 { // else it is to be seen first whether the engine is there again
 		held, more := leases.Held(s.n, maxEntries, s.afresh)
 		entries, s.afresh = append(entries, held...), false
 		if !more {
@@ -168,7 +169,9 @@ func (s *shard) take(leases []inflight.Lease, reply *store.Reply) {
 		if a.Stale { // impossible, unless the engine mixes up processes: then believe what is known here
 			a = store.Answer{Granted: leases[i].Have, Others: -1, Keep: -1, Short: leases[i].Need > 0}
 		}
-		g := inflight.Grant{Granted: a.Granted, Others: a.Others, Keep: a.Keep, Tight: a.Short || a.Contended || a.Keep >= 0}
+		g := inflight.Grant{Granted: a.Granted, Others: a.Others, Keep: a.Keep}
+		// A shard that learns gives to nobody what is given back.
+		g.Tight = reply.Learning == 0 && (a.Short || a.Contended || a.Keep >= 0)
 		if a.Short {
 			g.Denied = s.fleet.denial(leases[i].Denials)
 			if reply.Learning > 0 {

@@ -146,7 +146,7 @@ func TestServerBeginsAnew(t *testing.T) {
 func TestServerIsAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	a := peerOf(t, server.Client(recommended), 10, fleet.Config{Fallback: fleet.Closed})
+	a := peerOf(t, server.Client(recommended), 100, fleet.Config{Fallback: fleet.Closed})
 	a.get(acme, 10).Release()
 	failed := a.Stats().Failed
 	server.Stop()
@@ -158,7 +158,6 @@ func TestServerIsAwayForAWhile(t *testing.T) {
 	}
 	server.Continue()
 	a.recovered()
-	require.Zero(t, a.Stats().Fallback)
 	require.LessOrEqual(t, a.Stats().Failed, failed+shards)
 	require.Zero(t, a.Stats().Lost)
 }

@@ -16,6 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/inflight-go/inflight"
+	"github.com/inflight-go/inflight/fleet"
+	"github.com/inflight-go/inflight/fleet/fleetmetrics"
 	"github.com/inflight-go/inflight/metrics"
 )
 
@@ -186,27 +188,29 @@ func TestDashboardOnPrometheus(t *testing.T) {
 	}
 }
 
-// collected is a registry with a live slot, and the metrics of it with its key listed.
-func collected(t *testing.T) (*inflight.Registry, *promclient.Registry) {
+// collected is a fleet with a live slot, and the metrics of it and of its registry with its key listed.
+func collected(t *testing.T) (*fleet.Fleet, *promclient.Registry) {
 	t.Helper()
 	reg := newRegistry(t, inflight.Limits{Key: 2})
-	held, err := reg.TryAcquire(acme)
+	f := newFleet(t, reg, startRedis(t), fleet.Config{})
+	held, err := f.Acquire(t.Context(), acme)
 	require.NoError(t, err)
 	t.Cleanup(held.Release)
 	all := promclient.NewRegistry()
-	all.MustRegister(metrics.NewCollector(reg, metrics.WithKeys(acme)))
-	return reg, all
+	all.MustRegister(metrics.NewCollector(reg, metrics.WithKeys(acme)), fleetmetrics.NewCollector(f))
+	return f, all
 }
 
-// busy serves what is collected of a registry. Between two scrapes one more slot was held, and one acquire refused.
+// busy serves what is collected of a fleet. Between two scrapes one more slot was held, and one acquire refused.
 func busy(t *testing.T) http.Handler {
 	t.Helper()
-	reg, all := collected(t)
+	f, all := collected(t)
 	exposition := promhttp.HandlerFor(all, promhttp.HandlerOpts{})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		slot, _ := reg.TryAcquire(acme)
-		_, _ = reg.TryAcquire(acme) //slotvet:ignore it is refused
-		slot.Release()
+		if slot, err := f.Acquire(r.Context(), acme, inflight.MaxWait(0)); err == nil {
+			_, _ = f.Acquire(r.Context(), acme, inflight.MaxWait(0)) //slotvet:ignore it is refused
+			slot.Release()
+		}
 		exposition.ServeHTTP(w, r)
 	})
 }

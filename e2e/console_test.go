@@ -45,6 +45,7 @@ func TestConsole(t *testing.T) {
 		"knows another process":          consoleKnowsAnotherProcess,
 		"is read only by default":        consoleIsReadOnlyByDefault,
 		"sets limits":                    consoleSetsLimits,
+		"shows what is granted":          consoleShowsWhatIsGranted,
 		"looks":                          consoleLooks,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
@@ -513,6 +514,20 @@ func consoleSetsLimits(t *testing.T, b browser) {
 	p.do(chromedp.Click(`[aria-label='Delete the rule: "a/b" / every model']`), chromedp.Click("#ask-yes"))
 	p.sees(`!document.querySelector('#limits').textContent.includes('a/b')`)
 	require.NotContains(t, table.Rules(), rule)
+}
+
+func consoleShowsWhatIsGranted(t *testing.T, b browser) {
+	t.Helper()
+	reg := newRegistry(t, inflight.Limits{Key: 9})
+	holdMany(t, reg, 1)
+	p, _ := openOwn(t, b, reg, console.Config{})
+	p.sees(`document.querySelector('#keys tbody').textContent.includes('1 of 9')`)
+	require.False(t, value[bool](p, `document.querySelector('#keys').textContent.includes('granted')`))
+	leases, err := reg.Lease(1)
+	require.NoError(t, err)
+	held, _ := leases.Held(0, 1, true)
+	leases.Answer(held, []inflight.Grant{{Granted: 2, Others: 7, Keep: -1}})
+	p.sees(`document.querySelector('#keys tbody').textContent.includes('granted 2, elsewhere 7')`)
 }
 
 func consoleLooks(t *testing.T, b browser) {

@@ -170,7 +170,7 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 		next.granted = own.granted
 		short = e.Need > 0 && (r.learning > 0 || own.granted < e.Have+e.Need)
 	} else {
-		r.write(l, e.Name, next, short && r.learning == 0)
+		r.write(l, e.Name, next, r.learning == 0 && (short || e.Need > 0 && r.scarce(v, e, next.granted)))
 	}
 
 	answer := store.Answer{Granted: next.granted, Others: -1, Short: short, Keep: -1}
@@ -178,10 +178,15 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 		answer.Others = v.others
 	}
 	if looked && r.learning == 0 {
-		answer.Contended = v.contended
+		answer.Contended = v.contended || !short && r.scarce(v, e, next.granted)
 		answer.Keep = v.keep(e, next.granted)
 	}
 	return answer
+}
+
+// scarce says that little is left. See lease.lua for how much that is.
+func (r *call) scarce(v view, e *store.Entry, granted int) bool {
+	return r.live > 1 && e.Limit-v.others-granted < min(e.Limit/2, r.live)
 }
 
 func (v view) keep(e *store.Entry, granted int) int {

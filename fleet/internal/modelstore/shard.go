@@ -23,7 +23,7 @@ type epoch struct {
 
 type limit struct {
 	fields map[string]field
-	denied int64 // when anybody was last denied
+	denied int64 // when anybody was last denied, or left little
 	vanish int64
 }
 

@@ -28,7 +28,7 @@ func TestGrow(t *testing.T) {
 		want   store.Answer
 	}{
 		{"all that is needed", nil, store.Entry{Limit: 10, Have: 2, Need: 3}, store.Answer{Granted: 5, Keep: -1}},
-		{"up to the limit", nil, store.Entry{Limit: 10, Need: 10}, store.Answer{Granted: 10, Keep: -1}},
+		{"up to the limit", nil, store.Entry{Limit: 10, Need: 10}, store.Answer{Granted: 10, Contended: true, Keep: -1}},
 		{"more than the limit", nil, store.Entry{Limit: 10, Have: 4, Need: 7}, store.Answer{Granted: 10, Short: true, Keep: -1}},
 		{
 			"what others leave",
@@ -157,7 +157,8 @@ func TestDenialIsForgotten(t *testing.T) {
 			e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 5}))
 		e.step(time.Millisecond)
 		require.Equal(e.t, store.Answer{Granted: 5, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 5}))
-		require.Equal(e.t, store.Answer{Granted: 10, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 5, Need: 5}))
+		require.Equal(e.t, store.Answer{Granted: 9, Contended: true, Keep: -1},
+			e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 5, Need: 4}), "little is left")
 	})
 }
 
@@ -210,7 +211,7 @@ func TestLateAndRepeatedEntries(t *testing.T) {
 		require.Equal(e.t, store.Answer{Granted: 5, Keep: -1}, first)
 		require.Equal(e.t, first, e.ask("a", grow))
 		e.ask("b", store.Entry{Name: "x", Limit: 10, Have: 7})
-		first.Others, first.Keep = 7, 0
+		first.Others, first.Contended, first.Keep = 7, true, 0
 		require.Equal(e.t, first, e.ask("a", grow), "as it is written, not as it would be now")
 		e.ask("b", store.Entry{Name: "x", Limit: 10, Have: 5})
 

@@ -4,7 +4,8 @@
 -- KEYS: P, E, and one H for each entry
 --   P  sorted set: process -> when its lease ends
 --   E  string "epoch:ends": the name of what the shard remembers, and until when it learns
---   H  hash: process -> "granted:seq:denied:written", the last two being times; "!" -> when anybody was last denied
+--   H  hash: process -> "granted:seq:denied:written", the last two being times; "!" -> when anybody was last denied,
+--      or got something and left little
 -- ARGV: id, ttl, window, memory, idle, census; then limit, seq, have, need, slack, floor for each entry
 -- Reply: epoch, known, learning, live, rank; then granted, others, flags, keep for each entry
 --
@@ -66,9 +67,16 @@ local function renew(fresh)
   return ended and tonumber(ended) > now
 end
 
+-- processes returns all who have a lease. Expired leases are gone from P when it is first called.
+local members
+local function processes()
+  members = members or redis.call("ZRANGE", P, "0", "-1")
+  return members
+end
+
 local function rank()
   local smaller = 0
-  for _, process in ipairs(redis.call("ZRANGE", P, "0", "-1")) do
+  for _, process in ipairs(processes()) do
     if process < id then
       smaller = smaller + 1
     end
@@ -76,12 +84,14 @@ local function rank()
   return smaller
 end
 
-local alive = { [id] = true }
-
--- lives is true for those who have a lease. Expired leases are gone from P by now.
+-- lives is true for those who have a lease. One command for all of them is much faster than one for each.
+local alive
 local function lives(process)
-  if alive[process] == nil then
-    alive[process] = redis.call("ZSCORE", P, process) ~= false
+  if not alive then
+    alive = {}
+    for _, member in ipairs(processes()) do
+      alive[member] = true
+    end
   end
   return alive[process]
 end
@@ -151,6 +161,12 @@ local function grow(view, limit, have, need, slack, denied, live)
   return have + give, false
 end
 
+-- scarce says that little is left: not even one for each process, nor half of the limit where that is less. Were idle grants
+-- kept then, as they are where there is plenty, a limit with room would soon be full of them.
+local function scarce(view, limit, granted, live)
+  return live > 1 and limit - view.others - granted < math.min(math.floor(limit / 2), live)
+end
+
 -- A field stays when it says 0: its seq keeps a late call from bringing back what was given up.
 local function write(H, granted, seq, denied, noted)
   local value = text(granted) .. ":" .. text(seq) .. ":" .. text(denied) .. ":" .. text(now)
@@ -185,7 +201,7 @@ local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
     granted = own.granted
     short = need > 0 and (learning > 0 or granted < have + need)
   else
-    write(H, granted, seq, denied, short and learning == 0)
+    write(H, granted, seq, denied, learning == 0 and (short or need > 0 and scarce(view, limit, granted, live)))
   end
 
   local flags, keep = short and SHORT or 0, -1
@@ -193,7 +209,7 @@ local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
     return granted, -1, flags, keep
   end
   if learning == 0 then
-    if view.contended then
+    if view.contended or not short and scarce(view, limit, granted, live) then
       flags = flags + CONTENDED
     end
     if view.others + granted > limit then

@@ -35,8 +35,8 @@ func TestLearning(t *testing.T) {
 		e.step(time.Millisecond)
 		require.Equal(e.t, store.Answer{Granted: 3, Others: -1, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 6, Have: 3}))
 		require.False(e.t, e.ask("a", store.Entry{Name: "x", Limit: 9, Have: 2, Need: 1}).Contended)
-		require.Equal(e.t, store.Answer{Granted: 3, Others: 3, Keep: -1},
-			e.ask("b", store.Entry{Name: "x", Limit: 6, Have: 2, Need: 1}))
+		require.Equal(e.t, store.Answer{Granted: 3, Others: 3, Contended: true, Keep: -1},
+			e.ask("b", store.Entry{Name: "x", Limit: 6, Have: 2, Need: 1}), "little is left")
 	})
 }
 

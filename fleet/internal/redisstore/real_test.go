@@ -37,7 +37,7 @@ func TestRealServer(t *testing.T) {
 	require.Equal(t, ttl, fresh.Learning)
 	require.WithinDuration(t, time.Now(), time.UnixMilli(fresh.Epoch), time.Hour)
 
-	require.Equal(t, store.Answer{Granted: 3, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 4, Need: 3}))
+	require.Equal(t, store.Answer{Granted: 3, Contended: true, Keep: -1}, e.ask("a", store.Entry{Name: "x", Limit: 4, Need: 3}))
 	require.Equal(t, store.Answer{Granted: 1, Others: 3, Short: true, Keep: -1},
 		e.ask("b", store.Entry{Name: "x", Limit: 4, Need: 2}))
 	require.True(t, e.ask("a", store.Entry{Name: "x", Limit: 4, Have: 3, Need: 1, Seq: 9}).Short)

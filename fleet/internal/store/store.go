@@ -49,7 +49,7 @@ type Entry struct {
 	Seq   uint64 // per process and limit: larger in each later call; the same only if the whole entry is the same
 
 	Have  int // what the process goes on to count as granted, whatever the answer is
-	Need  int // what it wants on top for requests that wait; 0: nothing, and others are looked at only if one was short
+	Need  int // what it wants on top for requests that wait; 0: nothing, and others are looked at only where room was short
 	Slack int // what it would like on top of that, to ask less often
 	Floor int // counts instead of Have, where it is more, while the shard is learning
 }
@@ -82,7 +82,8 @@ type Answer struct {
 	// Short says that there was not room for all that was needed. The shard remembers the time.
 	Short bool
 
-	// Contended says that some other process was short not long ago.
+	// Contended says that some other process was short not long ago, or that little is left: what is idle should be given
+	// back.
 	Contended bool
 
 	// Keep is how much of Granted a release should leave as it is; what is above that should be given back as it falls

@@ -99,12 +99,15 @@ func TestLeaseBriefWaitersNeedNoPlaceInTheQueue(t *testing.T) {
 				for range 50 {
 					burst = append(burst, l.briefly(acmeGLM))
 				}
-				if cfg.MaxWaiters >= 0 {
-					l.queue(acmeGLM).giveUp()
-				}
+				patient := l.queue(acmeGLM)
 				ask := l.ask()
-				require.Equal(t, 50, ask.Need)
-				l.answer(ask, 50)
+				require.Equal(t, 51, ask.Need)
+				l.leases.Answer([]inflight.Lease{ask}, []inflight.Grant{{Granted: 50, Keep: -1, Denied: time.Second}})
+				if cfg.MaxWaiters >= 0 {
+					patient.giveUp()
+				} else {
+					require.ErrorIs(t, patient.failed(), inflight.ErrLimit)
+				}
 				for _, a := range burst {
 					a.granted().Release()
 				}
@@ -121,13 +124,13 @@ func TestLeaseWaitersOutlastADenial(t *testing.T) {
 		brief := l.briefly(acmeGLM)
 		l.deny(l.ask(), time.Second)
 		require.ErrorIs(t, brief.failed(), inflight.ErrLimit)
-		late := l.queue(acmeGLM)
-		require.ErrorIs(t, l.acquire(acmeGLM, inflight.MaxWait(0)).failed(), inflight.ErrLimit, "no answer will come")
 
 		<-l.leases.Wake(0) // to look when to ask again
 		asks, again := l.leases.Asks(0, 100)
 		require.Empty(t, asks)
 		require.Equal(t, time.Second, time.Until(again))
+		late := l.queue(acmeGLM)
+		require.ErrorIs(t, l.acquire(acmeGLM, inflight.MaxWait(0)).failed(), inflight.ErrLimit, "no answer will come")
 		time.Sleep(time.Second)
 		ask := l.ask()
 		require.Equal(t, 2, ask.Need)

@@ -99,8 +99,10 @@ func TestLeaseLearning(t *testing.T) {
 		s := l.take(acmeGLM)
 		l.leases.Renew(0, learning())
 		require.Equal(t, 3, l.granted(acmeGLM))
-		held, _ := l.leases.Held(0, 1, true)
-		require.Zero(t, held[0].Share)
+		held, _ := l.leases.Held(0, 100, true)
+		for _, lease := range held {
+			require.Zero(t, lease.Share)
+		}
 
 		time.Sleep(term)
 		l.leases.Renew(0, learning())
@@ -119,6 +121,24 @@ func TestLeaseLearning(t *testing.T) {
 			require.Zero(t, lease.Share)
 		}
 		s.Release()
+	})
+}
+
+// Who waits gets the share that the lender is told of.
+func TestLeaseLearningLetsWaitersIn(t *testing.T) {
+	inLeaseTest(t, perKey(10), func(l *leaseTest) {
+		time.Sleep(term)
+		l.leases.Fall(0, inflight.Terms{})
+		a, b := l.queue(acmeGLM, inflight.Weight(5)), l.queue(acmeGLM)
+		l.leases.Renew(0, inflight.Terms{Until: time.Now().Add(term), Parts: 2, Learning: true})
+		require.True(t, a.waits(), "nobody knows of its limit yet")
+		l.answer(l.ask(), 5)
+		a.granted()
+		time.Sleep(term)
+		l.leases.Fall(0, inflight.Terms{})
+		require.True(t, b.waits())
+		l.leases.Renew(0, inflight.Terms{Until: time.Now().Add(term), Parts: 1, Learning: true})
+		b.granted().Release()
 	})
 }
 

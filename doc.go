@@ -1,5 +1,4 @@
-// Package inflight caps how many requests each customer has in flight on each model, in one process, and never loses
-// count.
+// Package inflight caps how many requests each customer has in flight on each model, and never loses count.
 //
 // A [Registry] holds, under one lock, the set of live holders of each (org, model) key. TryAcquire and Acquire hand out
 // a [Slot] while the limits of the key have room; the slot counts until it is released, however long that takes:
@@ -21,7 +20,8 @@
 //
 // It is not a rate limiter: it bounds what runs at once, not what begins per second. It is not a cache: no count ever
 // expires, and a slot that is never released is reported by a sweep, not papered over. It does not queue unless asked
-// to: HTTP requests are refused at once by default. And it counts in one process.
+// to: HTTP requests are refused at once by default. And by itself it counts in one process: the module fleet makes the
+// limits of a registry hold over many.
 //
 // # Waiting
 //

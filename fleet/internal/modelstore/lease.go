@@ -81,7 +81,7 @@ func (r *call) recent(t int64) bool {
 
 // A view is what others have of a limit. even is the share of each who has or lacks something, the caller included, and fair
 // is the same but not nothing; owed is what those who were denied not long ago have less than what is fair, and waiting is
-// how many they are.
+// how many of them have come back and were denied again.
 type view struct {
 	others, even, fair, owed, waiting int
 	contended                         bool
@@ -90,7 +90,7 @@ type view struct {
 func (r *call) survey(l *limit, size int) view {
 	v := view{}
 	claimants := 1
-	var lacking []int
+	var lacking []field
 	for id, f := range l.fields {
 		switch _, alive := r.shard.leases[id]; {
 		case id == r.ID:
@@ -99,7 +99,7 @@ func (r *call) survey(l *limit, size int) view {
 			delete(l.fields, id)
 			continue
 		case r.recent(f.denied):
-			lacking = append(lacking, f.granted)
+			lacking = append(lacking, f)
 			claimants++
 		case f.granted > 0:
 			claimants++
@@ -108,10 +108,12 @@ func (r *call) survey(l *limit, size int) view {
 	}
 	v.even = size / claimants
 	v.fair = max(1, v.even)
-	for _, granted := range lacking {
-		if granted < v.fair {
-			v.owed += v.fair - granted
-			v.waiting++
+	for _, f := range lacking {
+		if f.granted < v.fair {
+			v.owed += v.fair - f.granted
+			if f.again {
+				v.waiting++
+			}
 		}
 	}
 	v.contended = len(lacking) > 0
@@ -155,13 +157,13 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 		v = r.survey(l, e.Limit)
 	}
 
-	next, short := field{granted: e.Have, seq: e.Seq, denied: own.denied, written: r.now}, false
+	next, short := field{granted: e.Have, seq: e.Seq, denied: own.denied, again: own.again, written: r.now}, false
 	switch {
 	case r.learning > 0:
-		next.granted, next.denied, short = max(e.Have, e.Floor), 0, e.Need > 0
+		next.granted, next.denied, next.again, short = max(e.Have, e.Floor), 0, false, e.Need > 0
 	case e.Need > 0:
 		next.granted, short = r.grow(v, e, r.recent(own.denied))
-		next.denied = 0
+		next.denied, next.again = 0, short && r.recent(own.denied)
 		if short {
 			next.denied = r.now
 		}

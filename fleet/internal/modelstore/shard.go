@@ -31,6 +31,7 @@ type field struct {
 	granted int
 	seq     uint64
 	denied  int64
+	again   bool // it was denied before that, not long ago
 	written int64
 }
 

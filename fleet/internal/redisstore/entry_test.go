@@ -92,10 +92,16 @@ func TestGrow(t *testing.T) {
 			store.Answer{Granted: 3, Others: 6, Short: true, Contended: true, Keep: 3},
 		},
 		{
-			"who comes leaves one for each who waits",
-			setup{waits("b", 1), has("c", 5)},
+			"who comes leaves one for each who has come back",
+			setup{waits("b", 1), waits("b", 1), has("c", 5)},
 			store.Entry{Limit: 9, Have: 2, Need: 2},
 			store.Answer{Granted: 2, Others: 6, Short: true, Contended: true, Keep: 3},
+		},
+		{
+			"who was denied once may never come back",
+			setup{waits("b", 1), has("c", 5)},
+			store.Entry{Limit: 9, Have: 2, Need: 2},
+			store.Answer{Granted: 3, Others: 6, Short: true, Contended: true, Keep: 3},
 		},
 		{
 			"nothing to one who has more",

@@ -4,7 +4,7 @@
 -- KEYS: P, E, and one H for each entry
 --   P  sorted set: process -> when its lease ends
 --   E  string "epoch:ends": the name of what the shard remembers, and until when it learns
---   H  hash: process -> "granted:seq:denied:written", the last two being times; "!" -> when anybody was last denied,
+--   H  hash: process -> "granted:seq:denied:again:written": again is 1 if it was denied before that, not long ago; "!" -> when anybody was last denied,
 --      or got something and left little
 -- ARGV: id, ttl, window, memory, idle, census; then limit, seq, have, need, slack, floor for each entry
 -- Reply: epoch, known, learning, live, rank; then granted, others, flags, keep for each entry
@@ -101,16 +101,16 @@ local function parse(value)
   if not value then
     return nil
   end
-  local granted, seq, denied, written = string.match(value, "^(%d+):(%d+):(%d+):(%d+)$")
+  local granted, seq, denied, again, written = string.match(value, "^(%d+):(%d+):(%d+):([01]):(%d+)$")
   if now - tonumber(written) >= memory then
     return nil
   end
-  return { granted = tonumber(granted), seq = tonumber(seq), denied = tonumber(denied) }
+  return { granted = tonumber(granted), seq = tonumber(seq), denied = tonumber(denied), again = again == "1" }
 end
 
 -- survey looks at what others have of a limit, and drops what no longer counts. even is the share of each who has or lacks
 -- something, the caller included, and fair is the same but not nothing; owed is what those who were denied not long ago
--- have less than what is fair, and waiting is how many they are.
+-- have less than what is fair, and waiting is how many of them have come back and were denied again.
 local function survey(H, limit)
   local others, claimants, lacking = 0, 1, {}
   local fields = redis.call("HGETALL", H)
@@ -123,7 +123,7 @@ local function survey(H, limit)
       else
         others = others + field.granted
         if recent(field.denied) then
-          lacking[#lacking + 1] = field.granted
+          lacking[#lacking + 1] = field
           claimants = claimants + 1
         elseif field.granted > 0 then
           claimants = claimants + 1
@@ -133,9 +133,9 @@ local function survey(H, limit)
   end
   local even = math.floor(limit / claimants)
   local fair, owed, waiting = math.max(1, even), 0, 0
-  for _, granted in ipairs(lacking) do
-    if granted < fair then
-      owed, waiting = owed + fair - granted, waiting + 1
+  for _, field in ipairs(lacking) do
+    if field.granted < fair then
+      owed, waiting = owed + fair - field.granted, waiting + (field.again and 1 or 0)
     end
   end
   return { others = others, even = even, fair = fair, owed = owed, waiting = waiting, contended = #lacking > 0 }
@@ -143,8 +143,9 @@ end
 
 -- grow returns how much is granted of what is needed on top of have, with slack if nobody lacks anything, and whether that
 -- is short. Up to the fair share, what is free goes to whoever was denied it not long ago, and to others if it leaves one for
--- each who was; above that only as far as it is owed to nobody. So those who come do not overtake those who wait, and those
--- who have do not starve those who have not.
+-- each who came back and was denied again; above that only as far as it is owed to nobody. So those who come do not overtake
+-- those who wait, and those who have do not starve those who have not. Nothing is left to who was denied once: if nobody
+-- waits there it may not come back soon.
 local function grow(view, limit, have, need, slack, denied, live)
   local free = limit - view.others - have
   local give, due = math.max(0, math.min(need, free)), math.max(0, view.fair - have)
@@ -168,8 +169,8 @@ local function scarce(view, limit, granted, live)
 end
 
 -- A field stays when it says 0: its seq keeps a late call from bringing back what was given up.
-local function write(H, granted, seq, denied, noted)
-  local value = text(granted) .. ":" .. text(seq) .. ":" .. text(denied) .. ":" .. text(now)
+local function write(H, granted, seq, denied, again, noted)
+  local value = text(granted) .. ":" .. text(seq) .. ":" .. text(denied) .. (again and ":1:" or ":0:") .. text(now)
   if noted then
     redis.call("HSET", H, id, value, "!", text(now))
   else
@@ -190,18 +191,19 @@ local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
     view = survey(H, limit)
   end
 
-  local granted, short, denied = have, false, own and own.denied or 0
+  local granted, short, denied, again = have, false, own and own.denied or 0, own and own.again
   if learning > 0 then
-    granted, short, denied = math.max(have, floor), need > 0, 0
+    granted, short, denied, again = math.max(have, floor), need > 0, 0, false
   elseif need > 0 then
     granted, short = grow(view, limit, have, need, slack, recent(denied), live)
+    again = short and recent(denied)
     denied = short and now or 0
   end
   if own and own.seq == seq then
     granted = own.granted
     short = need > 0 and (learning > 0 or granted < have + need)
   else
-    write(H, granted, seq, denied, learning == 0 and (short or need > 0 and scarce(view, limit, granted, live)))
+    write(H, granted, seq, denied, again, learning == 0 and (short or need > 0 and scarce(view, limit, granted, live)))
   end
 
   local flags, keep = short and SHORT or 0, -1

@@ -51,11 +51,11 @@ func drawChart(courses []course, file string) error {
 	return os.WriteFile(file, encoded.Bytes(), 0o644) //nolint:gosec // it is for all to read
 }
 
-// panel draws what was in use, and the limit. While the fault lasts the ground is grey.
+// panel draws what was in use, by the limit. While the fault lasts the ground is grey.
 func panel(c *course, last bool) (*plot.Plot, error) {
 	p := plot.New()
-	p.Title.Text = c.fault.name
-	p.Y.Label.Text = "% of the limit"
+	p.Title.Text = strings.ToUpper(c.fault.name[:1]) + c.fault.name[1:]
+	p.Y.Label.Text = "in use, %"
 	if last {
 		p.X.Label.Text = "seconds after the fault"
 	}

@@ -21,6 +21,8 @@ type leased struct {
 const (
 	ttl    = 30 * time.Second // what a fleet has if nothing is said
 	settle = ttl + time.Second
+
+	fleetShards = 16 // likewise
 )
 
 // newLeased returns when the fleet has learned that nobody holds anything.

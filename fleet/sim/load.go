@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -34,23 +35,32 @@ const (
 func loads() []load {
 	const second = time.Second
 	return []load{
-		{name: "one key, limit 3,000, half used", keys: 1, limit: 3000, demand: 0.5, hold: second},
-		{name: "the same, 90 % used, mostly by a tenth of the processes", keys: 1, limit: 3000, demand: 0.9, hold: second, skewed: true},
-		{name: "the same, half more than the limit", keys: 1, limit: 3000, demand: 1.5, hold: second},
-		{name: "the same, requests wait 1 s", keys: 1, limit: 3000, demand: 1.5, hold: second, wait: second},
-		{name: "20 keys, limit 300 each, half used", keys: 20, limit: 300, demand: 0.5, hold: second},
-		{name: "one key, limit 24, half used", keys: 1, limit: 24, demand: 0.5, hold: second},
-		{name: "the same, half more than the limit", keys: 1, limit: 24, demand: 1.5, hold: second},
-		{name: "10,000 keys by Zipf's law, half used", keys: 10_000, zipf: 6000, demand: 0.5, hold: second},
+		{name: "half used", keys: 1, limit: 3000, demand: 0.5, hold: second},
+		{name: "90 % used, by a tenth of the processes nearly alone", keys: 1, limit: 3000, demand: 0.9, hold: second, skewed: true},
+		{name: "half more than the limit", keys: 1, limit: 3000, demand: 1.5, hold: second},
+		{name: "the same, and requests wait up to 1 s", keys: 1, limit: 3000, demand: 1.5, hold: second, wait: second},
+		{name: "half used", keys: 20, limit: 300, demand: 0.5, hold: second},
+		{name: "half used", keys: 1, limit: 24, demand: 0.5, hold: second},
+		{name: "half more than the limit", keys: 1, limit: 24, demand: 1.5, hold: second},
+		{name: "half used, keys by Zipf's law", keys: 10_000, zipf: 6000, demand: 0.5, hold: second},
 	}
 }
 
-// scale makes it the load of so many processes in place of 300: each has as much to do.
+// scale makes it the load of so many processes in place of 300: each has as much to do. A limit that is less than one for
+// each stays as it is.
 func (l *load) scale(processes int) {
-	if l.limit > 0 {
+	if l.limit >= 300 {
 		l.limit = max(1, l.limit*processes/300)
 	}
 	l.zipf *= float64(processes) / 300
+}
+
+// size says what is limited.
+func (l *load) size() string {
+	if l.zipf > 0 {
+		return fmt.Sprintf("%s × %d to %s", whole(float64(l.keys)), floor, whole(float64(l.limits()[0])))
+	}
+	return fmt.Sprintf("%d × %s", l.keys, whole(float64(l.limit)))
 }
 
 // limits returns the limit of each key.

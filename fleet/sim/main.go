@@ -27,13 +27,13 @@ func main() {
 	flag.Uint64Var(&p.seed, "seed", 1, "makes up the same requests each time")
 	flag.DurationVar(&p.net.trip, "trip", time.Millisecond, "how long a call takes on average")
 	flag.Float64Var(&p.net.loss, "loss", 0.001, "the part of all calls that is lost")
-	flag.DurationVar(&p.warm, "warm", 25*time.Second, "how long to run a fleet before looking at it")
+	flag.DurationVar(&p.warm, "warm", 15*time.Second, "how long to run a fleet before looking at it")
 	flag.DurationVar(&p.span, "span", 15*time.Second, "how long to measure")
 	var to output
 	flag.StringVar(&to.page, "o", "", "put the result into this `file`, between its markers, instead of printing it")
 	flag.StringVar(&to.chart, "chart", "", "draw how the fleet gets over faults to this `file`, .png or .svg")
 	flag.Parse()
-	if err := run(p, to, flag.Args()); err != nil {
+	if err := run(p, to, flag.Args(), inVirtualTime); err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(1)
 	}
@@ -42,7 +42,8 @@ func main() {
 // output is where the result goes.
 type output struct{ page, chart string }
 
-func run(p plan, to output, args []string) error {
+// run simulates in the time that inVirtualTime gives it.
+func run(p plan, to output, args []string, inVirtualTime func(func())) error {
 	if err := p.check(args); err != nil {
 		return err
 	}

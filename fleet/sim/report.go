@@ -14,32 +14,56 @@ import (
 
 // run simulates all there is, and says in markdown what came of it. It must run in virtual time.
 func (p *plan) run() (string, []course) {
-	var b strings.Builder
-	b.WriteString("| load | design | admitted a second | calls a second | calls per admission | limit used | refused " +
-		"| refused with room | fairness | peak |\n")
-	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, l := range loads() {
-		progress(l.name)
-		l.scale(p.processes)
-		title := l.name
-		for _, r := range p.compare(l) {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %.2f | %s | %s | %s | %s | %s |\n", title, r.design, whole(r.admissions), whole(r.calls),
-				r.calls/r.admissions, percent(r.utilisation), percent(r.refused), percent(r.early), fairness(r.jain, l.skewed), percent(r.peak))
-			title = ""
-		}
-	}
-	b.WriteString("\n| fault | calls a second | limit used before | least used | back to 95 % of before | peak | above the limit until |\n")
-	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	var courses []course
+	steady := p.steadyTable()
 	for _, f := range faults() {
 		progress(f.name)
-		c := p.suffer(f)
-		courses = append(courses, c)
+		courses = append(courses, p.suffer(f))
+	}
+	return steady + "\n" + faultTable(courses), courses
+}
+
+func (p *plan) steadyTable() string {
+	var b strings.Builder
+	b.WriteString(`Requests last 1 s on average. *In use* is of the limits, over time. *Refused with room* is when a tenth of the limit or
+more was free, of all requests. *Fairness* is Jain's index over the processes, 1 if all get the same. *Peak* is the most that
+was in flight at once at any limit. The sorted set is asked about each request and told of its end; nobody waits there.
+`)
+	fmt.Fprintf(&b, "About %s of the calls a second of inflight are renewals, whatever the load.\n\n",
+		whole(float64(p.processes*fleetShards)/(0.9*ttl.Seconds()/3)))
+	b.WriteString("| load | keys × limit | design | admitted a second | calls a second | calls per admission | in use | refused " +
+		"| refused with room | fairness | peak |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, l := range loads() {
+		l.scale(p.processes)
+		progress(l.size() + ", " + l.name)
+		title, size := l.name, l.size()
+		for _, r := range p.compare(l) {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %.2f | %s | %s | %s | %s | %s |\n", title, size, r.design, whole(r.admissions),
+				whole(r.calls), r.calls/max(r.admissions, 1), percent(r.utilisation), percent(r.refused), percent(r.early),
+				fairness(r.jain, l.skewed), percent(r.peak))
+			title, size = "", ""
+		}
+	}
+	return b.String()
+}
+
+func faultTable(courses []course) string {
+	var b strings.Builder
+	l := faulted()
+	fmt.Fprintf(&b, `What faults do to a limit of which half more is asked than there is, by requests of %v on average that do not wait. Each
+process is busy for %v on average, then has a fifth of that to do for as long. Leases hold for %v. Times are from the fault.
+Who is cut off for longer than that goes on with its part of the limit, while others are granted the whole.
+
+| fault | calls a second afterwards | in use before | least in use | back to 95 %% of before | peak | above the limit until |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+`, l.hold, phase, ttl)
+	for i := range courses {
+		c := &courses[i]
 		peak, above := c.peak()
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", f.name, whole(c.calls), percent(c.before), percent(c.worst()),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.fault.name, whole(c.calls), percent(c.before), percent(c.worst()),
 			after(c.recovered(), "never less"), percent(peak), after(above, "never"))
 	}
-	return b.String(), courses
+	return b.String()
 }
 
 // compare returns what each design makes of a load.

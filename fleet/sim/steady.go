@@ -90,8 +90,8 @@ func (p *plan) measure(d *design, l load) steady {
 		design:      d.name,
 		admissions:  admitted / p.span.Seconds(),
 		calls:       (after.calls - before.calls) / p.span.Seconds(),
-		refused:     refused / (admitted + refused),
-		early:       (after.early - before.early) / (admitted + refused),
+		refused:     refused / max(admitted+refused, 1),
+		early:       (after.early - before.early) / max(admitted+refused, 1),
 		jain:        jain(each),
 		utilisation: read.utilisation, peak: read.peak,
 	}
@@ -104,5 +104,5 @@ func jain(each []float64) float64 {
 		sum += x
 		squares += x * x
 	}
-	return sum * sum / squares / float64(len(each))
+	return sum * sum / max(squares, 1) / float64(len(each))
 }

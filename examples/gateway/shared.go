@@ -63,8 +63,9 @@ func (c *sharedConfig) read(raw string) (err error) {
 		}
 		return fmt.Errorf("-redis must look like redis://user:password@host:6379/0: %w", err)
 	}
-	// A call that is late is worth nothing: the fleet makes another one.
-	c.redis.MaxRetries, c.redis.ContextTimeoutEnabled = -1, true
+	// A call that is late is worth nothing: the fleet makes another one. And with one dial its error is told, not that the
+	// time was over.
+	c.redis.MaxRetries, c.redis.DialerRetries, c.redis.ContextTimeoutEnabled = -1, 1, true
 	return nil
 }
 

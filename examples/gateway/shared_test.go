@@ -82,6 +82,14 @@ func TestDrainGivesBackWhatIsShared(t *testing.T) {
 	b.refuses(t, ask(`"stream":true`))
 }
 
+func TestSharedDrainSaysWhatIsLeft(t *testing.T) {
+	p := startShared(t, usedRedis(t), "2", "-drain", "20ms")
+	p.stream(t, chatPath, "1000")
+	p.stop()
+	require.Equal(t, 1, <-p.exit)
+	require.Contains(t, p.log.String(), "1 slot left")
+}
+
 func TestNewRedis(t *testing.T) {
 	p := startShared(t, miniredis.RunT(t), "4")
 	require.True(t, p.logged("level=WARN", "for now nothing is admitted", "at_most=30s"), p.log)

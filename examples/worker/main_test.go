@@ -49,12 +49,14 @@ func TestRunShares(t *testing.T) {
 	other, err := fleet.New(t.Context(), client, reg, fleet.Config{TTL: time.Second})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close(t.Context())) }()
-	for _, customer := range []string{"a", "b"} {
+	hold := func(customer string, gib int) *inflight.Slot {
 		key := inflight.Key{Org: customer, Model: "gpu"}
-		slot, err := other.Acquire(t.Context(), key, inflight.Weight(2), inflight.MaxWait(time.Minute)) // a new Redis has nothing at first
+		slot, err := other.Acquire(t.Context(), key, inflight.Weight(gib), inflight.MaxWait(time.Minute)) // a new Redis has nothing at first
 		require.NoError(t, err)
-		defer slot.Release()
+		return slot
 	}
+	defer hold("acme", 3).Release()
+	defer hold("zebra", 1).Release()
 
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), "redis://"+server.Addr(), 1, &out))

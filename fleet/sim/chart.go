@@ -26,7 +26,8 @@ const (
 
 // drawChart draws a panel for each fault, one below the other, and writes them to a file of the kind that its name says.
 func drawChart(courses []course, file string) error {
-	canvas, err := draw.NewFormattedCanvas(chartWidth, panelHeight*vg.Length(len(courses)), strings.TrimPrefix(filepath.Ext(file), "."))
+	format := strings.TrimPrefix(filepath.Ext(file), ".")
+	canvas, err := draw.NewFormattedCanvas(chartWidth, panelHeight*vg.Length(len(courses)), format)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,8 @@ func drawChart(courses []course, file string) error {
 		panels = append(panels, []*plot.Plot{p})
 	}
 	tiles := draw.Tiles{
-		Rows: len(panels), Cols: 1, PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: margin, PadY: vg.Points(10),
+		Rows: len(panels), Cols: 1, PadY: vg.Points(10),
+		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: margin,
 	}
 	for i, canvases := range plot.Align(panels, tiles, draw.New(canvas)) {
 		panels[i][0].Draw(canvases[0])

@@ -25,8 +25,8 @@ func TestCommand(t *testing.T) {
 	require.NoError(t, run(*p, to, nil, virtual))
 	page, err := os.ReadFile(to.page)
 	require.NoError(t, err)
-	require.Regexp(t, `(?s)^before\n<!-- sim:begin -->\n\nSimulated on .*10 processes, seed 1.*\n\| half used \| 1 × 100 \| inflight \|`+
-		`.*\| the engine is down for 45 s \|.*\n<!-- sim:end -->\nafter\n$`, string(page))
+	require.Regexp(t, `(?s)^before\n<!-- sim:begin -->\n\nSimulated on .*10 processes, seed 1.*`+
+		`\n\| half used \| 1 × 100 \| inflight \|.*\| the engine is down for 45 s \|.*\n<!-- sim:end -->\nafter\n$`, string(page))
 	require.NotContains(t, string(page), "of yesterday")
 	require.NotContains(t, string(page), "NaN")
 	require.FileExists(t, to.chart)

@@ -36,7 +36,10 @@ func loads() []load {
 	const second = time.Second
 	return []load{
 		{name: "half used", keys: 1, limit: 3000, demand: 0.5, hold: second},
-		{name: "90 % used, by a tenth of the processes nearly alone", keys: 1, limit: 3000, demand: 0.9, hold: second, skewed: true},
+		{
+			name: "90 % used, by a tenth of the processes nearly alone",
+			keys: 1, limit: 3000, demand: 0.9, hold: second, skewed: true,
+		},
 		{name: "half more than the limit", keys: 1, limit: 3000, demand: 1.5, hold: second},
 		{name: "the same, and requests wait up to 1 s", keys: 1, limit: 3000, demand: 1.5, hold: second, wait: second},
 		{name: "half used", keys: 20, limit: 300, demand: 0.5, hold: second},

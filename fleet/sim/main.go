@@ -61,7 +61,7 @@ func run(p plan, to output, args []string, inVirtualTime func(func())) error {
 		}
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
+		debug.SetGCPercent(400)
 	}
 	var result string
 	var courses []course

@@ -76,7 +76,8 @@ func TestFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := small().suffer(f)
 				peak, above := c.peak()
-				t.Logf("before %.2f, least %.2f, recovered in %v, peak %.3f, above for %v", c.before, c.worst(), c.recovered(), peak, above)
+				t.Logf("before %.2f, least %.2f, recovered in %v", c.before, c.worst(), c.recovered())
+				t.Logf("peak %.3f, above for %v", peak, above)
 				require.Greater(t, c.before, 0.95)
 				require.LessOrEqual(t, c.recovered(), bounds[i].recovered)
 				require.Greater(t, c.worst(), bounds[i].least)

@@ -18,7 +18,9 @@ type crowd struct {
 func newCrowd(d *design, l load, seed uint64) *crowd {
 	c := &crowd{load: l, design: d, meter: newMeter(l.limits())}
 	for i, admit := range d.admit {
-		c.processes = append(c.processes, &process{number: i, load: &c.load, meter: c.meter, admit: admit, held: make([]int, l.keys)})
+		c.processes = append(c.processes, &process{
+			number: i, load: &c.load, meter: c.meter, admit: admit, held: make([]int, l.keys),
+		})
 	}
 	for _, p := range c.processes {
 		c.running.Go(func() { p.run(seed, len(d.admit)) })

@@ -13,12 +13,13 @@ import (
 func inVirtualTime(f func()) {
 	every := func(_, _ string) (bool, error) { return true, nil }
 	done := make(chan struct{})
-	_ = flag.CommandLine.Parse(nil)                                                     // or testing would parse the program's flags as its own
-	go testing.Main(every, []testing.InternalTest{{Name: "sim", F: func(t *testing.T) { //nolint:thelper // this is the test
+	test := func(t *testing.T) { //nolint:thelper // this is the test
 		synctest.Test(t, func(*testing.T) { f() })
 		close(done)
 		select {}
-	}}}, nil, nil)
+	}
+	_ = flag.CommandLine.Parse(nil) // or testing would parse the program's flags as its own
+	go testing.Main(every, []testing.InternalTest{{Name: "sim", F: test}}, nil, nil)
 	<-done
 }
 

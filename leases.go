@@ -47,7 +47,8 @@ type Grant struct {
 	Granted int // what may be in use here from now on
 	Others  int // what others have been granted; negative: unknown
 
-	// Keep is what a release leaves of what is granted; what is above that is given up. Negative: all of it.
+	// Keep is what a release leaves of what is granted; what is above that is given up. Negative: all of it. Where Others is
+	// unknown a Keep of 0 that was told before stays in force.
 	Keep int
 
 	// Tight says that somebody, here or elsewhere, did not get enough: then what is idle is given back soon.

@@ -185,9 +185,14 @@ func (ls *Leases) Answer(leases []Lease, grants []Grant) {
 }
 
 func (l *lease) answerLocked(d *Lease, g Grant, now time.Duration) {
-	l.written, l.keep, l.tight = g.Granted, g.Keep, g.Tight
-	if g.Others >= 0 {
-		l.others = g.Others
+	l.written, l.tight = g.Granted, g.Tight
+	switch {
+	case g.Others >= 0:
+		l.others, l.keep = g.Others, g.Keep
+	case l.keep == 0:
+		l.tight = true // more was in use than may be, and it was not looked whether that is over
+	default:
+		l.keep = g.Keep
 	}
 	if d.asked || g.Granted > d.Have {
 		// What was given up since then is written down again, so it may be used again.

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,8 @@ type bubble struct {
 	t   *testing.T
 	cfg fleet.Config
 
+	delay atomic.Int64 // in nanoseconds, of what is sent, each way
+
 	mu     sync.Mutex
 	limits inflight.Limits
 }
@@ -49,8 +52,9 @@ func inBubbleOf(t *testing.T, limits inflight.Limits, cfg fleet.Config, f func(w
 	t.Helper()
 	cfg.Logger = silent()
 	synctest.Test(t, func(t *testing.T) {
-		latency := func() time.Duration { return time.Millisecond }
-		w := &bubble{Store: modelstore.New(modelstore.Options{Latency: latency}), t: t, cfg: cfg, limits: limits}
+		w := &bubble{t: t, cfg: cfg, limits: limits}
+		w.delay.Store(int64(time.Millisecond))
+		w.Store = modelstore.New(modelstore.Options{Latency: func() time.Duration { return time.Duration(w.delay.Load()) }})
 		first := w.join()
 		time.Sleep(ttl + syncing)
 		first.leave()

@@ -97,7 +97,7 @@ func (s *shard) turn(ctx context.Context) time.Time {
 	case s.idleAt.IsZero():
 		s.idleAt = now.Add(idleDelay)
 	}
-	if due && s.failures == 0 { // else it is to be seen first whether the engine is there again
+	if due {
 		held, more := leases.Held(s.n, maxEntries, s.afresh)
 		entries, s.afresh = append(entries, held...), false
 		if !more {

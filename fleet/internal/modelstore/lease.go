@@ -151,7 +151,7 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 	if ok && own.seq > e.Seq {
 		return store.Answer{Others: -1, Keep: -1, Stale: true}
 	}
-	looked := r.learning > 0 || e.Need > 0 || r.recent(l.denied)
+	looked := r.learning > 0 || e.Need > 0 || e.Have > own.granted || r.recent(l.denied)
 	var v view
 	if looked {
 		v = r.survey(l, e.Limit)

@@ -190,13 +190,17 @@ func TestDenialEndsWithGrant(t *testing.T) {
 	})
 }
 
-// An entry that needs nothing is written as it is, and others are looked at only if anybody was short not long ago.
+// An entry that needs nothing is written as it is. Others are looked at only if anybody was short not long ago, or if it
+// says more than is known to have been granted.
 func TestEntryWithoutNeed(t *testing.T) {
 	onEach(t, func(e *engine) {
 		e.learned("a", "b")
 		e.ask("b", store.Entry{Name: "x", Limit: 10, Have: 4})
-		unseen := store.Answer{Granted: 8, Others: -1, Keep: -1}
-		require.Equal(e.t, unseen, e.ask("a", store.Entry{Name: "x", Limit: 10, Have: 8, Slack: 1, Floor: 9}))
+		has := store.Entry{Name: "x", Limit: 10, Have: 8, Slack: 1, Floor: 9}
+		require.Equal(e.t, store.Answer{Granted: 8, Others: 4, Contended: true, Keep: 0}, e.ask("a", has))
+		require.Equal(e.t, store.Answer{Granted: 8, Others: -1, Keep: -1}, e.ask("a", has))
+		has.Have = 9
+		require.Equal(e.t, store.Answer{Granted: 9, Others: 4, Contended: true, Keep: 0}, e.ask("a", has))
 
 		e.waits("b", 2)
 		for limit, keep := range map[int]int{20: -1, 11: 5, 9: 0} {

@@ -187,7 +187,9 @@ local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
     return 0, -1, STALE, -1
   end
   local view
-  if learning > 0 or need > 0 or recent(tonumber(marks[2] or "0")) then
+  -- Who has more than was granted, as far as is remembered, may have what was granted to others.
+  local astray = have > (own and own.granted or 0)
+  if learning > 0 or need > 0 or astray or recent(tonumber(marks[2] or "0")) then
     view = survey(H, limit)
   end
 

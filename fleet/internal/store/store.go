@@ -49,7 +49,7 @@ type Entry struct {
 	Seq   uint64 // per process and limit: larger in each later call; the same only if the whole entry is the same
 
 	Have  int // what the process goes on to count as granted, whatever the answer is
-	Need  int // what it wants on top for requests that wait; 0: nothing, and others are looked at only where room was short
+	Need  int // what it wants on top for requests that wait; 0: nothing, see Answer.Others
 	Slack int // what it would like on top of that, to ask less often
 	Floor int // counts instead of Have, where it is more, while the shard is learning
 }
@@ -77,7 +77,7 @@ type Reply struct {
 // An Answer is what became of an Entry.
 type Answer struct {
 	Granted int // what the process may have in use, from now on until a later answer; never less than Have
-	Others  int // what others are granted; -1 when that was not looked at, see Entry.Need
+	Others  int // what others are granted; -1: not looked at, as Need is 0, no room short and Have not more than is known
 
 	// Short says that there was not room for all that was needed. The shard remembers the time.
 	Short bool

@@ -13,6 +13,8 @@ func (c Call) Check() error {
 		return fmt.Errorf("store: no process can have the ID %q", c.ID)
 	case c.TTL < time.Millisecond:
 		return fmt.Errorf("store: a lease of %v is too short", c.TTL)
+	case c.Ends < 0 || c.Ends > Max:
+		return fmt.Errorf("store: Ends %d is out of range", c.Ends)
 	}
 	for i := range c.Entries {
 		if err := c.Entries[i].check(); err != nil {
@@ -29,10 +31,13 @@ func (e *Entry) check() error {
 	if e.Seq > Max {
 		return fmt.Errorf("store: Seq %d of %q is out of range", e.Seq, e.Name)
 	}
+	if e.Head > e.Need {
+		return fmt.Errorf("store: Head %d of %q is more than Need %d", e.Head, e.Name, e.Need)
+	}
 	for _, n := range [...]struct {
 		field string
 		value int
-	}{{"Limit", e.Limit}, {"Have", e.Have}, {"Need", e.Need}, {"Slack", e.Slack}, {"Floor", e.Floor}} {
+	}{{"Limit", e.Limit}, {"Have", e.Have}, {"Need", e.Need}, {"Head", e.Head}, {"Slack", e.Slack}, {"Floor", e.Floor}} {
 		if n.value < 0 || n.value > Max {
 			return fmt.Errorf("store: %s %d of %q is out of range", n.field, n.value, e.Name)
 		}

@@ -14,9 +14,10 @@ const Shards = 16
 const Window = 500 * time.Millisecond
 
 // Memory is for how many times the TTL of a call its entries count, if the process has a lease but says nothing new about
-// them. Each entry with something in use is to be repeated far more often; this is for what was forgotten: an entry that
-// came late, or came back with an old snapshot, holds up room no longer than that.
-const Memory = 4
+// them. Each entry with something in use is to be repeated more often, but a process that has very many and calls that are
+// slow may need long to get through; this is for what was forgotten: an entry that came late, or came back with an old
+// snapshot, holds up room no longer than that.
+const Memory = 20
 
 // Idle is how long a shard is remembered that nobody calls. Whoever calls later finds one that learns.
 const Idle = 24 * time.Hour
@@ -40,6 +41,14 @@ type Call struct {
 	TTL     time.Duration // how long the lease is from now on, on the engine's clock; at least 1 ms, the same everywhere
 	Census  bool          // whether the rank is asked for, which costs time in proportion to the processes
 	Entries []Entry       // may be empty: then the lease is renewed, no more
+
+	// More says that the process has not told yet all that it has in this epoch. A shard that learns then goes on to learn
+	// for at least the TTL.
+	More bool
+
+	// Ends is Reply.Ends of the last reply to the process, 0 if there was none. A shard that does not know a process whose
+	// lease should still be valid has lost what it acknowledged, and begins to learn.
+	Ends int64
 }
 
 // An Entry is what a process says about one limit.
@@ -50,6 +59,7 @@ type Entry struct {
 
 	Have  int // what the process goes on to count as granted, whatever the answer is
 	Need  int // what it wants on top for requests that wait; 0: nothing, see Answer.Others
+	Head  int // how much of Need the first of them waits for: less is of no use; 0: any is; at most Need
 	Slack int // what it would like on top of that, to ask less often
 	Floor int // counts instead of Have, where it is more, while the shard is learning
 }
@@ -67,6 +77,8 @@ type Reply struct {
 	// Learning is how long the shard goes on to grant nothing because it has lost its memory, and those who have something
 	// must be given the time to say so. 0: it is not learning.
 	Learning time.Duration
+
+	Ends int64 // when the lease of the process ends unless it is renewed, in ms of the engine's clock
 
 	Live int // processes that have a lease, this one too
 	Rank int // how many of them have a smaller ID; asked for by Census

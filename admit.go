@@ -30,7 +30,7 @@ func (r *Registry) tryLocked(q *request, s *Slot, now time.Duration) (block, err
 func (r *Registry) blockedLocked(q *request, seq uint64, now time.Duration) block {
 	var short block
 	for i := range q.keys() {
-		_, limits := q.at(i)
+		k, limits := q.at(i)
 		for _, g := range r.gatesLocked(q, i) {
 			limit := limits[g.scope]
 			// Cannot overflow: 0 <= inUse, Blocked <= limit.
@@ -42,8 +42,13 @@ func (r *Registry) blockedLocked(q *request, seq uint64, now time.Duration) bloc
 				if lacking = w.block.lease; lacking == nil {
 					return block{limited: true, key: i, gate: g}
 				}
-			} else if l := g.lease; l != nil && limit != Unlimited && q.weight > l.roomLocked(limit, now)-g.inUse {
-				lacking = l
+			} else if r.leases != nil && limit != Unlimited && q.weight > 0 {
+				if g.lease == nil { // a blank one: nothing is leased there yet
+					g.lease = r.leases.ofLocked(g.scope, k.at(g.scope))
+				}
+				if q.weight > g.lease.roomLocked(limit, now)-g.inUse {
+					lacking = g.lease
+				}
 			}
 			if lacking != nil && !short.limited {
 				short = block{limited: true, key: i, gate: g, lease: lacking}

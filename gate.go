@@ -47,7 +47,7 @@ func (r *Registry) pathLocked(k Key) []*gate {
 	if r.leases != nil {
 		for _, g := range path {
 			if g.scope != ScopeTotal && g == &r.blanks[g.scope] {
-				g.lease = r.leases.ofLocked(g.scope, k.at(g.scope))
+				g.lease = r.leases.leases[g.scope][k.at(g.scope)]
 			}
 		}
 	}
@@ -207,6 +207,9 @@ func (r *Registry) countLocked(s Scope) {
 		for _, g := range w.places(buf[:0]) {
 			if g.scope == s {
 				g.waiters++
+				if w.cause != mayWait {
+					g.brief++
+				}
 			}
 		}
 	}

@@ -23,13 +23,20 @@ type lease struct {
 	seq     uint64 // of the last call about this lease
 	tight   bool   // somebody was refused for want of room: what is idle is given back
 
-	want     int           // weight that is wanted by those not queued here
-	asking   bool          // an answer will come: a request that finds no room may wait for it
-	denied   time.Duration // no answer but no is to be expected before this time
-	denials  int           // how often in a row the answer was no
-	retrying bool          // in leaseShard.retries
-	freeing  bool          // in leaseShard.idle
-	busy     int           // the most in use since it was put there
+	want     int  // weight that is wanted by those not queued here
+	head     int  // that of the first of them
+	asking   bool // an answer will come: a request that finds no room may wait for it
+	flying   bool // the lender has been asked
+	askLimit int  // under what limit: the lowest of those who ask
+
+	denied      time.Duration // no answer but no is to be expected before this time,
+	deniedLimit int           // under no higher limit than this
+	denials     int           // how often in a row the answer was no
+	retrying    bool          // in leaseShard.retries
+
+	freeing bool   // in leaseShard.idle
+	busy    int    // the most in use since it was put there
+	awaited uint64 // when somebody who needs it too was last seen to wait for an answer elsewhere, see Leases.Idle
 
 	peak, lastPeak int // the most in use since the last renewal, and in the interval before
 	idleRounds     int // renewals since when there was something to renew
@@ -86,8 +93,7 @@ func (l *lease) roomLocked(limit int, now time.Duration) int {
 	switch {
 	case now < l.shard.until:
 		if limit < l.limit {
-			// What was granted under a higher limit is more than what is due now. What is in use stays.
-			l.granted, l.limit = min(l.granted, l.inUse()), limit
+			return l.inUse() // what was granted under a higher limit says nothing of what is due now
 		}
 		return l.granted
 	case l.shard.down:
@@ -96,22 +102,27 @@ func (l *lease) roomLocked(limit int, now time.Duration) int {
 	return 0 // it has lapsed, and the lender has not been asked since
 }
 
-// askLocked notes that a request finds no room. It returns false if there is no use in waiting for an answer.
-func (l *lease) askLocked(limit int, now time.Duration) bool {
-	if limit > l.limit {
-		l.denied = 0 // that was under a lower limit
+// deniedLocked returns until when there is no use in asking for more of a limit.
+func (l *lease) deniedLocked(limit int, now time.Duration) time.Duration {
+	switch {
+	case l.shard.down && now >= l.shard.until:
+		return never
+	case limit <= l.deniedLimit:
+		return l.denied
 	}
-	s := l.shard
-	if s.down && now >= s.until || now < l.denied {
-		return false
+	return 0
+}
+
+// askLocked notes that there is not enough of a limit.
+func (l *lease) askLocked(limit int) {
+	switch {
+	case !l.asking:
+		l.asking, l.askLimit = true, limit
+		l.shard.asked = append(l.shard.asked, l)
+		l.shard.wakeLocked()
+	case !l.flying:
+		l.askLimit = min(l.askLimit, limit)
 	}
-	l.limit = max(limit, l.limit)
-	if !l.asking {
-		l.asking = true
-		s.asked = append(s.asked, l)
-		s.wakeLocked()
-	}
-	return true
 }
 
 // retryLocked sees to it that the lease is asked for again, since somebody waits there.
@@ -129,6 +140,11 @@ func (l *lease) freedLocked() {
 	if l.keep >= 0 {
 		l.granted = min(l.granted, max(l.keep, l.inUse()))
 	}
+	l.offerLocked()
+}
+
+// offerLocked sees to it that what is idle of a tight lease is given back, if it stays so.
+func (l *lease) offerLocked() {
 	if l.tight && !l.freeing && l.written > l.inUse() {
 		l.freeing, l.busy = true, l.inUse()
 		l.shard.idle = append(l.shard.idle, l)
@@ -136,33 +152,68 @@ func (l *lease) freedLocked() {
 	}
 }
 
-// askLocked asks for what q lacks at each of its limits. It will be queued at here, which may be nil. With join it has not
-// been counted before among those who want more at the others. It returns false if at one of them there is no use in
-// waiting for an answer.
-func (r *Registry) askLocked(q *request, here *lease, join bool, now time.Duration) bool {
-	hope := true
-	var buf [8]*lease
-	asked := buf[:0] // for two keys may share an org or a model, and all share the total
+// A lack is a limit of a request of which not enough is leased.
+type lack struct {
+	*lease
+
+	limit int
+}
+
+// lacksLocked returns what q lacks. It is, or will be, queued at here, which may be nil. It may use buf.
+func (r *Registry) lacksLocked(q *request, here *lease, now time.Duration, buf []lack) []lack {
 	for i := range q.keys() {
 		_, limits := q.at(i)
 		for _, g := range r.gatesLocked(q, i) {
 			l, limit := g.lease, limits[g.scope]
-			if l == nil || limit == Unlimited || l != here && q.weight <= l.roomLocked(limit, now)-g.inUse {
-				continue
+			if l != nil && limit != Unlimited && (l == here || q.weight > l.roomLocked(limit, now)-g.inUse) {
+				buf = append(buf, lack{l, limit})
 			}
-			switch {
-			case !l.askLocked(limit, now):
-				hope = false
-			case l == here || slices.Contains(asked, l): // its queue tells, or it was told already
-			case join:
-				l.want = l.add(l.want, q.weight)
-			default:
-				l.want = max(l.want, q.weight)
-			}
-			asked = append(asked, l)
 		}
 	}
-	return hope
+	return buf
+}
+
+// deniedLocked returns until when there is no use in asking for all that q lacks.
+func (r *Registry) deniedLocked(q *request, here *lease, now time.Duration) time.Duration {
+	var buf [8]lack
+	var until time.Duration
+	for _, l := range r.lacksLocked(q, here, now, buf[:0]) {
+		until = max(until, l.deniedLocked(l.limit, now))
+	}
+	return until
+}
+
+// askLocked asks for all that q lacks at a time. It returns false if there is no use in that: then it asks for nothing, for
+// a part is of no use either. With join q has not been counted before among those who want more elsewhere than here.
+func (r *Registry) askLocked(q *request, here *lease, join bool, now time.Duration) bool {
+	if r.deniedLocked(q, here, now) > now {
+		return false
+	}
+	var buf [8]lack
+	lacks := r.lacksLocked(q, here, now, buf[:0])
+	for i, l := range lacks {
+		l.askLocked(l.limit)
+		if l.lease == here { // its queue tells
+			continue
+		}
+		if l.want == 0 {
+			l.head = q.weight
+		}
+		if join && !slices.ContainsFunc(lacks[:i], func(other lack) bool { return other.lease == l.lease }) {
+			l.want = add(l.want, q.weight, l.limit)
+		} else { // two keys may share an org or a model, and all share the total
+			l.want = max(l.want, q.weight)
+		}
+	}
+	return true
+}
+
+// add returns a+b, or the limit if that is less: more is of no use, and sums must not overflow.
+func add(a, b, limit int) int {
+	if b > limit-a {
+		return limit
+	}
+	return a + b
 }
 
 // mayStayLocked asks for what a waiter lacks of a lease. One that waits for nothing but the answer of the lender is
@@ -201,7 +252,9 @@ func (r *Registry) settleLeaseLocked(l *lease, now time.Duration) {
 	}
 	for w := range l.gate.queue.all {
 		if w.cause != mayWait {
-			r.turnAwayLocked(w, now)
+			if r.advanceLocked(w, now); l.gate == nil {
+				return // it was the last
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func inLeaseTest(t *testing.T, limits inflight.LimitFunc, f func(l *leaseTest)) 
 func inLeaseTestOf(t *testing.T, cfg inflight.Config, f func(l *leaseTest)) {
 	t.Helper()
 	inQueueTestOf(t, cfg, func(q *queueTest) {
-		leases, err := q.Lease(1)
+		leases, err := q.Lease(1, time.Hour)
 		require.NoError(q.t, err)
 		l := &leaseTest{q, leases}
 		l.renew()

@@ -30,7 +30,7 @@ func TestLeaseAdmitsWhatIsGranted(t *testing.T) {
 		require.True(t, info.Leased)
 		require.Equal(t, []int{2, 8}, []int{info.Granted, info.Elsewhere})
 		leases, granted := l.leases.Totals()
-		require.Equal(t, 2, leases, "of the key, and the total's")
+		require.Equal(t, 4, leases, "of the key, the org, the model and the total, should they be limited elsewhere")
 		require.Equal(t, 2, granted[inflight.ScopeKey])
 
 		a.Release()
@@ -289,17 +289,17 @@ func TestLeaseLimitsChanged(t *testing.T) {
 func TestLeaseCountsWhatWasThereBefore(t *testing.T) {
 	inQueueTest(t, inflight.Fixed(inflight.Limits{Key: 10, Org: 10}), func(q *queueTest) {
 		before := q.take(acmeGLM, inflight.Weight(4))
-		leases, err := q.Lease(1)
+		leases, err := q.Lease(1, time.Hour)
 		require.NoError(t, err)
 		l := &leaseTest{q, leases}
 		l.renew()
 		held, more := leases.Held(0, 100, false)
 		require.False(t, more)
-		require.Len(t, held, 3) // the key's, the org's, and that of the total, which is not limited
+		require.Len(t, held, 4) // the key's, the org's, and those of the model and the total, which are not limited
 		for _, lease := range held {
 			require.Equal(t, 4, lease.Have)
 		}
-		_, err = q.Lease(1)
+		_, err = q.Lease(1, time.Hour)
 		require.ErrorContains(t, err, "leased already")
 		before.Release()
 		l.empty()
@@ -309,17 +309,17 @@ func TestLeaseCountsWhatWasThereBefore(t *testing.T) {
 func TestLeaseWantsShards(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{})
 	for _, n := range []int{0, -1} {
-		_, err := r.Lease(n)
+		_, err := r.Lease(n, time.Hour)
 		require.ErrorContains(t, err, "shards: must be at least 1")
 	}
-	leases, err := r.Lease(3)
+	leases, err := r.Lease(3, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 3, leases.Shards())
 }
 
 func TestLeaseAllocatesTheHandleOnly(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{Key: 10, Org: 10, Model: 10, Total: 10})
-	leases, err := r.Lease(1)
+	leases, err := r.Lease(1, time.Hour)
 	require.NoError(t, err)
 	leases.Renew(0, inflight.Terms{Until: time.Now().Add(time.Hour)})
 	refuses(t, r, acmeGLM)

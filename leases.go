@@ -18,10 +18,13 @@ import (
 // must answer what it took by Asks, with Answer or Fail, before it takes more. Otherwise all methods are safe for
 // concurrent use.
 type Leases struct {
-	reg *Registry
+	// Immutable.
+	reg      *Registry
+	patience time.Duration // how long one waits for answers that is not to wait for room
 
 	// Guarded by reg.mu, but for the channels.
 	shards []leaseShard
+	round  uint64 // of Idle
 	leases [scopes]map[Key]*lease
 }
 
@@ -34,6 +37,7 @@ type Lease struct {
 
 	Have  int // what counts as granted here whatever the answer is; to be written down
 	Need  int // the weight that is wanted on top by those who wait
+	Head  int // of that, what the first one of them needs: less is of no use; 0: anything is
 	Slack int // what would be convenient on top of that
 	Share int // what may be in use here while nobody knows what others have; counts for Have if it is more
 
@@ -60,7 +64,7 @@ type Grant struct {
 
 // Terms say what a shard's leases are worth.
 type Terms struct {
-	Until time.Time // they hold until then
+	Until time.Time // they hold until then; zero: as long as before
 	Anew  bool      // the lender had forgotten this process: what it was granted before is void
 
 	// Parts is by how many processes a limit is divided while leases do not hold, and Part, from 0, which of them this one
@@ -75,12 +79,16 @@ type Terms struct {
 var errLeased = errors.New("inflight: Registry.Lease: its limits are leased already")
 
 // Lease makes the registry lease its limits: from now on it admits at each limit no more than it has been granted
-// there, at first nothing. What is in use stays. It can be done once.
-func (r *Registry) Lease(shards int) (*Leases, error) {
+// there, at first nothing. What is in use stays. It can be done once. A request that is not to wait for room waits for
+// the answers of the lender all the same, but not longer than patience, which must be positive.
+func (r *Registry) Lease(shards int, patience time.Duration) (*Leases, error) {
 	if shards < 1 {
 		return nil, fmt.Errorf("inflight: Registry.Lease: %d shards: must be at least 1", shards)
 	}
-	ls := &Leases{reg: r, shards: make([]leaseShard, shards)}
+	if patience <= 0 {
+		return nil, fmt.Errorf("inflight: Registry.Lease: patience of %v: must be positive", patience)
+	}
+	ls := &Leases{reg: r, patience: patience, shards: make([]leaseShard, shards)}
 	for i := range ls.shards {
 		s := &ls.shards[i]
 		s.wake = make(chan struct{}, 1)
@@ -97,6 +105,12 @@ func (r *Registry) Lease(shards int) (*Leases, error) {
 		return nil, errLeased
 	}
 	r.leases = ls
+	for s := ScopeOrg; s <= ScopeModel; s++ { // in other processes they may be limited
+		if !r.tracked[s] {
+			r.tracked[s] = true
+			r.countLocked(s)
+		}
+	}
 	for s := range r.gates {
 		for k, g := range r.gates[s] {
 			ls.bindLocked(g, ls.ofLocked(Scope(s), k))

@@ -1,6 +1,9 @@
 package inflight
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Asks returns leases that are too small for those who wait, at most limit of them, and when to look again for those
 // who were denied more and still wait; that is zero if there are none.
@@ -12,16 +15,18 @@ func (ls *Leases) Asks(shard, limit int) (asks []Lease, again time.Time) {
 	next := never
 	waiting := s.retries[:0]
 	for _, l := range s.retries {
-		switch {
-		case l.asking || l.gate == nil || l.gate.queue.first() == nil:
+		if l.asking || l.gate == nil || l.gate.queue.first() == nil {
 			l.retrying = false
-		case now >= l.denied:
-			l.retrying = false
-			l.askLocked(l.limit, now)
-		default:
-			waiting = append(waiting, l)
-			next = min(next, l.denied)
+			continue
 		}
+		q := &l.gate.queue.first().request
+		if until := ls.reg.deniedLocked(q, l, now); until > now {
+			waiting = append(waiting, l)
+			next = min(next, until)
+			continue
+		}
+		l.retrying = false
+		ls.reg.askLocked(q, l, false, now)
 	}
 	clear(s.retries[len(waiting):])
 	s.retries = waiting
@@ -31,6 +36,7 @@ func (ls *Leases) Asks(shard, limit int) (asks []Lease, again time.Time) {
 
 	n := min(limit, len(s.asked))
 	for _, l := range s.asked[:n] {
+		l.flying = true
 		asks = append(asks, l.describeLocked(true))
 	}
 	s.asked = append(s.asked[:0], s.asked[n:]...)
@@ -41,11 +47,12 @@ func (ls *Leases) Asks(shard, limit int) (asks []Lease, again time.Time) {
 }
 
 // Idle returns tight leases of which something has been idle since the last call, at most limit of them, and gives that up.
-// To be written down.
+// To be written down. What somebody is about to use who waits for an answer about another limit is not given up.
 func (ls *Leases) Idle(shard, limit int) []Lease {
 	ls.reg.mu.Lock()
 	defer ls.reg.mu.Unlock()
 	s := &ls.shards[shard]
+	ls.awaitLocked(s)
 	var idle []Lease
 	again := s.idle[:0]
 	for i, l := range s.idle {
@@ -58,12 +65,14 @@ func (ls *Leases) Idle(shard, limit int) []Lease {
 		switch {
 		case l.asking || l.inUse() >= l.written:
 			// It has found a use, or is written down with what is asked for.
-		case used >= l.written:
-			l.freeing = true // it found one in the meantime
+		case used >= l.written || l.awaited == ls.round:
+			l.freeing = true // it found one in the meantime, or will
 			again = append(again, l)
 		default:
 			l.granted = min(l.granted, used)
-			l.denied = 0 // there is room again, if nobody else takes it
+			if l.gate == nil || l.gate.queue.first() == nil {
+				l.denied = 0 // there is room again, if nobody else takes it; too little for those who wait
+			}
 			idle = append(idle, l.describeLocked(false))
 		}
 	}
@@ -74,13 +83,29 @@ func (ls *Leases) Idle(shard, limit int) []Lease {
 	return idle
 }
 
+// awaitLocked marks what those need who wait for an answer, if any of it is offered in s.
+func (ls *Leases) awaitLocked(s *leaseShard) {
+	ls.round++
+	if !slices.ContainsFunc(s.idle, func(l *lease) bool { return l.gate != nil && l.gate.waiters > 0 }) {
+		return
+	}
+	var buf [8]*gate
+	for w := range ls.reg.waiters.all {
+		if l := w.block.lease; l != nil && l.asking {
+			for _, g := range w.places(buf[:0]) {
+				g.lease.awaited = ls.round
+			}
+		}
+	}
+}
+
 // idleRounds is how many renewals an empty lease takes part in before it is forgotten, so that an engine that lost the
 // last thing it was told is told once more.
 const idleRounds = 3
 
 // Held returns the leases of a shard that are to be renewed, at most limit of them, and whether there are more; the next
-// call goes on from there, or begins again. It gives up what has not been of use for a while.
-// With again it begins again.
+// call goes on from there, or begins again. It gives up what has not been of use for a while. With again it begins again
+// at once.
 func (ls *Leases) Held(shard, limit int, again bool) (held []Lease, more bool) {
 	ls.reg.mu.Lock()
 	defer ls.reg.mu.Unlock()
@@ -88,7 +113,7 @@ func (ls *Leases) Held(shard, limit int, again bool) (held []Lease, more bool) {
 	if again {
 		s.renewed.moveAfter(&s.leases.root)
 	}
-	for len(held) < limit {
+	for visits := 0; len(held) < limit && visits < quickBatch; visits++ {
 		l := s.leases.after(&s.renewed).of
 		if l == nil {
 			s.renewed.moveAfter(&s.leases.root)
@@ -97,7 +122,7 @@ func (ls *Leases) Held(shard, limit int, again bool) (held []Lease, more bool) {
 		s.renewed.moveAfter(&l.listed)
 		l.trimLocked()
 		switch {
-		case l.asking: // what it asks for renews it too
+		case l.flying: // what it asks for renews it too
 		case l.spentLocked():
 			ls.forgetLocked(l)
 		case l.seq > 0 || l.inUse() > 0: // also what is not limited, for it may be tomorrow
@@ -115,7 +140,7 @@ func (l *lease) trimLocked() {
 	if l.tight {
 		recent = used
 	}
-	if !l.asking {
+	if !l.asking && (l.gate == nil || l.gate.waiters == 0) {
 		l.granted = min(l.granted, recent)
 	}
 	l.idleRounds++
@@ -131,7 +156,11 @@ func (l *lease) spentLocked() bool {
 
 func (ls *Leases) forgetLocked(l *lease) {
 	l.listed.remove()
-	delete(ls.leases[l.scope], l.key)
+	leases := ls.leases[l.scope]
+	delete(leases, l.key)
+	if len(leases) == 0 {
+		ls.leases[l.scope] = make(map[Key]*lease) // a map never shrinks
+	}
 }
 
 // describeLocked gives the lease its next number. Whoever asks needs room for those who wait.
@@ -139,6 +168,12 @@ func (l *lease) describeLocked(asks bool) Lease {
 	l.shard.seq++
 	l.seq = l.shard.seq
 	l.granted = max(l.granted, l.inUse()) // which was not leased, perhaps, when the limit was not set
+	if asks && l.askLimit < l.limit {
+		l.granted = l.inUse()
+	}
+	if asks {
+		l.limit = l.askLimit
+	}
 	d := Lease{Scope: l.scope, Key: l.key, Limit: l.limit, Seq: l.seq, Have: l.granted, Denials: l.denials, asked: asks}
 	if l.shard.sharing {
 		d.Share = l.shard.share(l.limit)
@@ -146,26 +181,20 @@ func (l *lease) describeLocked(asks bool) Lease {
 	if !asks {
 		return d
 	}
-	want := l.want
+	want, head := l.want, l.head
 	l.want = 0
-	if l.gate != nil {
+	if l.gate != nil && l.gate.queue.first() != nil {
+		head = l.gate.queue.first().weight
 		for w := range l.gate.queue.all {
-			want = l.add(want, w.weight)
+			want = add(want, w.weight, l.limit)
 		}
 	}
-	d.Need = max(want-(d.Have-l.inUse()), 0)
+	free := d.Have - l.inUse()
+	d.Need, d.Head = max(want-free, 0), max(min(want, head)-free, 0)
 	if !l.tight {
 		d.Slack = d.Have/2 + 1
 	}
 	return d
-}
-
-// add returns a+b, or the limit if that is less: more is of no use, and sums must not overflow.
-func (l *lease) add(a, b int) int {
-	if b > l.limit-a {
-		return l.limit
-	}
-	return a + b
 }
 
 // Answer takes in what the lender answered to leases got by Asks, Idle or Held, and lets in those for whom there is room
@@ -178,8 +207,8 @@ func (ls *Leases) Answer(leases []Lease, grants []Grant) {
 		d := &leases[i]
 		if l := ls.leases[d.Scope][d.Key]; l != nil {
 			l.answerLocked(d, g, now)
-			l.freedLocked()
 			ls.reg.settleLeaseLocked(l, now)
+			l.offerLocked()
 		}
 	}
 }
@@ -187,6 +216,8 @@ func (ls *Leases) Answer(leases []Lease, grants []Grant) {
 func (l *lease) answerLocked(d *Lease, g Grant, now time.Duration) {
 	l.written, l.tight = g.Granted, g.Tight
 	switch {
+	case d.Limit == 0: // there is none, it is only told what is in use
+		l.keep, l.tight = -1, false
 	case g.Others >= 0:
 		l.others, l.keep = g.Others, g.Keep
 	case l.keep == 0:
@@ -199,12 +230,18 @@ func (l *lease) answerLocked(d *Lease, g Grant, now time.Duration) {
 		l.granted, l.limit = g.Granted, d.Limit
 	}
 	if d.asked {
-		l.asking, l.denied = false, now+g.Denied
+		l.denyLocked(d, now+g.Denied)
 		l.denials++
 		if g.Denied == 0 {
 			l.denials = 0
 		}
 	}
+}
+
+// denyLocked ends an ask. Until then there is no use in another one.
+func (l *lease) denyLocked(d *Lease, until time.Duration) {
+	l.asking, l.flying = false, false
+	l.denied, l.deniedLimit = until, d.Limit
 }
 
 // Fail says that the lender did not answer, and for how long not to ask for these leases again. Those who wait for an
@@ -220,8 +257,9 @@ func (ls *Leases) Fail(leases []Lease, pause time.Duration) {
 			continue
 		}
 		l.written = max(l.written, d.Have+d.Need+d.Slack) // perhaps: the call may have been executed
+		l.listed.moveAfter(&l.shard.renewed)              // to be told again before others are
 		if d.asked {
-			l.asking, l.denied = false, now+pause
+			l.denyLocked(d, now+pause)
 			ls.reg.settleLeaseLocked(l, now)
 		}
 	}
@@ -235,7 +273,10 @@ func (ls *Leases) Renew(shard int, t Terms) {
 	defer ls.reg.mu.Unlock()
 	s := &ls.shards[shard]
 	lapsed := now >= s.until || t.Anew
-	s.until, s.parts, s.part, s.down = t.Until.Sub(ls.reg.start), t.Parts, t.Part, false
+	s.parts, s.part, s.down = t.Parts, t.Part, false
+	if !t.Until.IsZero() {
+		s.until = t.Until.Sub(ls.reg.start)
+	}
 	s.sharing = t.Learning && (lapsed || s.sharing)
 	if !lapsed {
 		return
@@ -266,6 +307,11 @@ func (ls *Leases) Fall(shard int, t Terms) {
 	}
 	s.asked = s.asked[:0]
 	s.settleLocked(ls.reg, now)
+	for l := range s.leases.all {
+		if l.gate == nil && l.written == 0 && !l.asking {
+			ls.forgetLocked(l) // or keys that are used once would pile up for as long as the lender is away
+		}
+	}
 }
 
 func (s *leaseShard) settleLocked(r *Registry, now time.Duration) {

@@ -245,6 +245,12 @@ func TestLeaseIsForgotten(t *testing.T) {
 	})
 }
 
+// A place is one limit.
+type place struct {
+	scope inflight.Scope
+	key   inflight.Key
+}
+
 func TestLeasesAreRenewedInParts(t *testing.T) {
 	inLeaseTest(t, perKey(10), func(l *leaseTest) {
 		for i := range 10 {
@@ -253,17 +259,17 @@ func TestLeasesAreRenewedInParts(t *testing.T) {
 			defer l.take(k).Release()
 		}
 		for range 2 { // one round after the other
-			seen := make(map[inflight.Key]bool)
+			seen := make(map[place]bool)
 			for more, calls := true, 0; more; calls++ {
 				var held []inflight.Lease
 				held, more = l.leases.Held(0, 4, false)
 				require.LessOrEqual(t, len(held), 4)
 				for _, lease := range held {
-					require.False(t, seen[lease.Key])
-					seen[lease.Key] = true
+					require.False(t, seen[place{lease.Scope, lease.Key}])
+					seen[place{lease.Scope, lease.Key}] = true
 				}
 			}
-			require.Len(t, seen, 11) // and the total's, should it ever be limited
+			require.Len(t, seen, 22) // and of the orgs, the model and the total, should they ever be limited
 		}
 		first, _ := l.leases.Held(0, 4, false)
 		again, _ := l.leases.Held(0, 4, true)
@@ -365,6 +371,6 @@ func TestLeaseReleaseTurnsAwayTheLastWaiter(t *testing.T) {
 		defer l.take(acmeGLM).Release()
 		defer l.take(zebraYi).Release()
 		require.Equal(t, []int{1, 1}, []int{l.InUse(acmeGLM), l.InUse(zebraYi)})
-		require.Equal(t, 2, l.Gates())
+		require.Equal(t, 6, l.Gates(), "with those of the orgs and models")
 	})
 }

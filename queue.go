@@ -116,6 +116,9 @@ func (r *Registry) queueLocked(q request, b block, s *Slot, cause refusal, now t
 			l.retryLocked()
 		}
 	}
+	if cause != mayWait {
+		w.bounded, w.maxWait = true, r.leases.patience
+	}
 	w.countLocked(1)
 	r.waiters.push(&w.listed)
 	w.enterLocked(b)
@@ -209,7 +212,7 @@ func (r *Registry) await(ctx context.Context, w *waiter) (s *Slot, err error) {
 	defer func() { s, err = r.endWait(w, woken, err) }()
 
 	var expired <-chan time.Time
-	if w.bounded && w.cause == mayWait {
+	if w.bounded {
 		timer := time.NewTimer(w.maxWait)
 		defer timer.Stop()
 		expired = timer.C
@@ -253,7 +256,11 @@ func (r *Registry) giveUp(w *waiter, ctxErr error) {
 	if err != nil {
 		r.tally.canceled++
 	} else {
-		err = r.refuseLocked(&w.request, w.block, refusedMaxWait)
+		cause := w.cause
+		if cause == mayWait {
+			cause = refusedMaxWait
+		}
+		err = r.refuseLocked(&w.request, w.block, cause)
 	}
 	r.settleLocked([]*gate{w.block.gate}, now) // whom it held back
 	r.doneLocked(w, err, now)

@@ -95,7 +95,7 @@ func NewOn(ctx context.Context, engine store.Store, local *inflight.Registry, cf
 	if err := f.knock(ctx); err != nil {
 		return nil, err
 	}
-	if f.leases, err = local.Lease(cfg.Shards); err != nil {
+	if f.leases, err = local.Lease(cfg.Shards, 2*cfg.CallTimeout); err != nil {
 		return nil, err
 	}
 	var running context.Context

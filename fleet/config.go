@@ -87,6 +87,8 @@ const (
 	defaultCallTimeout  = 250 * time.Millisecond
 	defaultDenialMemory = 20 * time.Millisecond
 	minTTL              = 100 * time.Millisecond
+	minSyncInterval     = 10 * time.Millisecond
+	minDenialMemory     = time.Millisecond
 )
 
 // withDefaults returns c with its zero values resolved. An error names the field that is wrong.
@@ -96,7 +98,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.TTL, defaultTTL)
 	orDefault(&c.SyncInterval, c.TTL/3)
 	orDefault(&c.CallTimeout, min(defaultCallTimeout, c.TTL/4))
-	orDefault(&c.DenialMemory, defaultDenialMemory)
+	orDefault(&c.DenialMemory, min(defaultDenialMemory, c.TTL/10))
 	orDefault(&c.Logger, slog.Default())
 	for _, wrong := range []struct {
 		is   bool
@@ -105,9 +107,9 @@ func (c Config) withDefaults() (Config, error) {
 		{!validPrefix(c.Prefix), "Prefix: must not hold braces or control characters"},
 		{c.Shards < 1 || c.Shards > maxShards, fmt.Sprintf("Shards: must be from 1 to %d", maxShards)},
 		{c.TTL < minTTL, fmt.Sprintf("TTL: must be at least %v", minTTL)},
-		{c.SyncInterval < 0 || c.SyncInterval > c.TTL/2, "SyncInterval: must be positive and at most half of TTL"},
+		{c.SyncInterval < minSyncInterval || c.SyncInterval > c.TTL/2, "SyncInterval: must be at least 10ms and at most half of TTL"},
 		{c.CallTimeout < 0 || c.CallTimeout > c.TTL/2, "CallTimeout: must be positive and at most half of TTL"},
-		{c.DenialMemory < 0 || c.DenialMemory > c.TTL/10, "DenialMemory: must be positive and at most a tenth of TTL"},
+		{c.DenialMemory < minDenialMemory || c.DenialMemory > c.TTL/10, "DenialMemory: must be at least 1ms and at most a tenth of TTL"},
 		{c.Fallback > Closed, "Fallback: must be Share, Open or Closed"},
 		{c.Processes < 0, "Processes: must not be negative"},
 	} {

@@ -51,8 +51,8 @@ type Fleet struct {
 	mu     sync.Mutex // guards what follows; never held while anything is waited for but the logger
 	failed int        // shards whose last call failed
 
-	closing sync.Mutex // held by Close
-	closed  bool       // guarded by closing
+	closing chan struct{} // has the value while nobody closes
+	closed  bool          // guarded by closing
 }
 
 // New makes the limits of local hold over the fleet: all scopes of its limit function, from now on. What is in use already
@@ -91,12 +91,14 @@ func NewOn(ctx context.Context, engine store.Store, local *inflight.Registry, cf
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{id: newID(), cfg: cfg, local: local, store: engine, tally: tally{shards: make([]shardTally, cfg.Shards)}}
+	f := &Fleet{id: newID(), cfg: cfg, local: local, store: engine, closing: make(chan struct{}, 1)}
+	f.tally.shards = make([]shardTally, cfg.Shards)
+	f.closing <- struct{}{}
 	if err := f.knock(ctx); err != nil {
 		return nil, err
 	}
 	if f.leases, err = local.Lease(cfg.Shards, 2*cfg.CallTimeout); err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.leaveShard(ctx, 0)) // where knock has announced it
 	}
 	var running context.Context
 	running, f.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -177,8 +179,16 @@ func (f *Fleet) Registry() *inflight.Registry { return f.local }
 // leases lapse; the error says so. Calls that the client does not end by their time may be left behind, nothing else. Later
 // calls do nothing.
 func (f *Fleet) Close(ctx context.Context) error {
-	f.closing.Lock()
-	defer f.closing.Unlock()
+	select {
+	case <-f.closing: // also with a ctx that has ended: then it closes without waiting
+	default:
+		select {
+		case <-f.closing:
+		case <-ctx.Done():
+			return fmt.Errorf("inflight: fleet: closed by somebody else at the same time: %w", ctx.Err())
+		}
+	}
+	defer func() { f.closing <- struct{}{} }()
 	if f.closed {
 		return nil
 	}

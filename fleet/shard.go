@@ -24,6 +24,9 @@ type shard struct {
 	// Only the goroutine uses what follows.
 	syncAt   time.Time // when the next renewal of all leases is due
 	afresh   bool      // it begins with the first of them, whatever has been renewed already
+	begunIn  int64     // the epoch in which it began; 0 if it is to begin
+	told     int64     // the epoch in which the engine was told of all leases
+	ends     int64     // when the last renewal ends, on the engine's clock
 	idleAt   time.Time // when to look for what can be given back; zero unless something may
 	retryAt  time.Time // no call before; zero unless the last one failed
 	failures int       // in a row
@@ -79,7 +82,7 @@ func (s *shard) turn(ctx context.Context) time.Time {
 		// Nothing may be said about leases that do not hold before it is known what they are worth. And nothing is given up
 		// before somebody hears of it: for as long as the engine is away it could not be had back.
 		s.syncAt = now
-		s.call(ctx, nil)
+		s.call(ctx, nil, true)
 		return now
 	}
 	asks, again := leases.Asks(s.n, maxEntries)
@@ -95,58 +98,85 @@ func (s *shard) turn(ctx context.Context) time.Time {
 		s.idleAt = time.Time{}
 		entries = append(entries, leases.Idle(s.n, maxEntries)...)
 	case s.idleAt.IsZero():
-		s.idleAt = now.Add(idleDelay)
+		s.idleAt = now.Add(s.crowd(idleDelay))
 	}
 	if due {
+		if s.afresh || s.begunIn == 0 {
+			s.begunIn = s.epoch
+		}
 		held, more := leases.Held(s.n, maxEntries, s.afresh)
 		entries, s.afresh = append(entries, held...), false
-		if !more {
-			s.syncAt = now.Add(early(s.fleet.cfg.SyncInterval))
+		if s.call(ctx, entries, true) && !more {
+			s.renewed(now)
 		}
+		return now
 	}
-	if due || len(entries) > 0 {
-		s.call(ctx, entries)
+	if len(entries) > 0 {
+		s.call(ctx, entries, false)
 		return now
 	}
 	return earliest(s.syncAt, s.idleAt, again)
 }
 
-// call makes one call and takes in what comes of it.
-func (s *shard) call(ctx context.Context, leases []inflight.Lease) {
-	c := store.Call{ID: s.fleet.id, TTL: s.fleet.cfg.TTL, Census: true, Entries: make([]store.Entry, len(leases))}
+// renewed takes in that the engine was told of all leases.
+func (s *shard) renewed(now time.Time) {
+	if s.afresh {
+		return // it has lost what it was told before the last call
+	}
+	s.told, s.begunIn = s.begunIn, 0
+	s.syncAt = now.Add(early(s.fleet.cfg.SyncInterval))
+}
+
+// call makes one call and takes in what comes of it. It returns whether the engine has read what was said.
+func (s *shard) call(ctx context.Context, leases []inflight.Lease, census bool) bool {
+	c := store.Call{
+		ID: s.fleet.id, TTL: s.fleet.cfg.TTL, Ends: s.ends, Census: census,
+		More:    s.epoch != s.told,
+		Entries: make([]store.Entry, len(leases)),
+	}
 	for i := range leases {
 		c.Entries[i] = entryOf(&leases[i])
 	}
 	sent := time.Now()
 	reply, err := s.send(ctx, c)
 	if ctx.Err() != nil {
-		return // Close: all who waited have been refused
+		return false // Close: all who waited have been refused
 	}
 	s.fleet.tally.called(time.Since(sent), len(leases), err)
 	s.fleet.noteCall(s.failures > 0, err)
 	if err != nil {
 		s.missed(leases)
-		return
+		return false
 	}
-	if s.failures > 0 || s.epoch != reply.Epoch || !reply.Known {
-		s.syncAt, s.afresh = sent, true // the engine may not know what is held here
+	if s.epoch != reply.Epoch || !reply.Known {
+		s.syncAt, s.afresh = sent, true // the engine does not know what is held here
+	}
+	if s.epoch == 0 {
+		s.told = reply.Epoch // there is nothing yet
 	}
 	lost := s.epoch != 0 && s.epoch != reply.Epoch
 	if lost {
 		s.fleet.log((*slog.Logger).Warn, "inflight: fleet: the engine has lost its data, nothing more is granted for a while",
 			"shard", s.n, "wait", reply.Learning)
 	}
-	s.failures, s.retryAt, s.fallen, s.epoch = 0, time.Time{}, false, reply.Epoch
+	s.failures, s.retryAt, s.fallen, s.epoch, s.ends = 0, time.Time{}, false, reply.Epoch, reply.Ends
 	if reply.Learning == 0 {
 		s.live, s.rank = reply.Live, reply.Rank
 	}
-	s.fleet.leases.Renew(s.n, s.terms(sent, &reply))
+	terms := s.terms(sent, &reply)
+	if s.told != reply.Epoch && !c.More {
+		// The shard learns from now on, and may be done with that before all that is held here is told. So leases hold no
+		// longer than they did without this call; the next ones say that there is more to tell.
+		terms.Until = time.Time{}
+	}
+	s.fleet.leases.Renew(s.n, terms)
 	s.fleet.tally.renewed(s.n, sent, &reply, lost)
 	if !reply.Known && reply.Learning == 0 {
 		s.fleet.leases.Fail(leases, time.Millisecond) // they were not read
-		return
+		return false
 	}
 	s.take(leases, &reply)
+	return true
 }
 
 // missed takes in that a call failed.
@@ -169,11 +199,12 @@ func (s *shard) take(leases []inflight.Lease, reply *store.Reply) {
 		if a.Stale { // impossible, unless the engine mixes up processes: then believe what is known here
 			a = store.Answer{Granted: leases[i].Have, Others: -1, Keep: -1, Short: leases[i].Need > 0}
 		}
+		a.Short = a.Short || leases[i].Need > store.Max // more than an engine can count
 		g := inflight.Grant{Granted: a.Granted, Others: a.Others, Keep: a.Keep}
 		// A shard that learns gives to nobody what is given back.
 		g.Tight = reply.Learning == 0 && (a.Short || a.Contended || a.Keep >= 0)
 		if a.Short {
-			g.Denied = s.fleet.denial(leases[i].Denials)
+			g.Denied = s.denial(leases[i].Denials)
 			if reply.Learning > 0 {
 				g.Denied = max(g.Denied, min(reply.Learning, s.fleet.cfg.TTL/30))
 			}
@@ -246,6 +277,7 @@ func entryOf(l *inflight.Lease) store.Entry {
 		Seq:   l.Seq,
 		Have:  min(l.Have, store.Max),
 		Need:  min(l.Need, store.Max),
+		Head:  min(l.Head, store.Max),
 		Slack: min(l.Slack, store.Max),
 		Floor: min(l.Share, store.Max),
 	}
@@ -254,9 +286,21 @@ func entryOf(l *inflight.Lease) store.Entry {
 // patience is how long a call may go on that may have to open a connection first.
 func (f *Fleet) patience() time.Duration { return 8 * f.cfg.CallTimeout }
 
-// denial is how long to remember a denial that was one of so many in a row before.
-func (f *Fleet) denial(before int) time.Duration {
-	return jitter(f.cfg.DenialMemory << min(before, 4))
+// denial is how long to remember a denial, after so many in a row.
+func (s *shard) denial(before int) time.Duration {
+	memory := s.fleet.cfg.DenialMemory
+	return jitter(min(s.crowd(memory)<<min(before, maxDoublings), memory<<maxDoublings))
+}
+
+const (
+	maxDoublings = 4
+	crowded      = 20
+)
+
+// crowd is how much time a process of a large fleet takes instead of d, or the engine would have more to do the more
+// processes share what there is: each has less of it, and less often.
+func (s *shard) crowd(d time.Duration) time.Duration {
+	return d * time.Duration(max(1, s.live/crowded))
 }
 
 // early is d or a little less: processes that start together should not go on together, and nobody should be late.

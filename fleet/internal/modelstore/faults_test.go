@@ -44,7 +44,7 @@ func TestTimeOfTheProcess(t *testing.T) {
 		s := modelstore.New(modelstore.Options{})
 		reply, err := call(t.Context(), s, "a")
 		require.NoError(t, err)
-		require.Equal(t, store.Reply{Epoch: time.Now().UnixMilli(), Learning: ttl, Live: 1}, reply)
+		require.Equal(t, store.Reply{Epoch: time.Now().UnixMilli(), Learning: ttl, Ends: time.Now().Add(ttl).UnixMilli(), Live: 1}, reply)
 		time.Sleep(ttl / 3)
 		reply, err = call(t.Context(), s, "a")
 		require.NoError(t, err)

@@ -30,8 +30,9 @@ type limit struct {
 type field struct {
 	granted int
 	seq     uint64
-	denied  int64
-	again   bool // it was denied before that, not long ago
+	denied  int64 // when it was last denied something, 0 if it has got all since
+	since   int64 // it got nothing since before then
+	head    int   // what its first waiter lacks
 	written int64
 }
 

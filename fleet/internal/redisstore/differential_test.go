@@ -46,6 +46,7 @@ type pair struct {
 	ids     []string
 	names   []string
 	seq     uint64
+	ends    map[string]int64 // what each process was last told
 	sent    []store.Call
 	log     []string // what was done, for the message of a failure
 }
@@ -53,6 +54,7 @@ type pair struct {
 func newPair(t *testing.T, scripts *engine, seed uint64) *pair {
 	t.Helper()
 	p := &pair{t: t, scripts: scripts, rnd: rand.New(rand.NewPCG(seed, 0)), names: []string{"a", "b"}}
+	p.ends = make(map[string]int64)
 	p.model = modelstore.New(modelstore.Options{Now: func() time.Time { return scripts.clock.now }})
 	for range 2 + p.rnd.IntN(4) {
 		p.ids = append(p.ids, fmt.Sprintf("%016x", p.rnd.Uint64()))
@@ -80,6 +82,11 @@ func (p *pair) step() {
 		p.note("flush")
 		p.scripts.flush()
 		p.model.Flush()
+	case dice < 64:
+		back := []time.Duration{time.Millisecond, store.Window, ttl, 3 * ttl}[p.rnd.IntN(4)]
+		p.note("set back %v", back)
+		require.NoError(p.t, p.model.Leave(p.t.Context(), shard, "nobody")) // what has expired by now does not come back
+		p.scripts.setBack(back)
 	case dice < 99:
 		p.pass([]time.Duration{
 			time.Millisecond, 10 * time.Millisecond, store.Window - time.Millisecond, store.Window, time.Second, ttl / 10, ttl / 3,
@@ -104,6 +111,10 @@ func (p *pair) fresh() store.Call {
 	if p.rnd.IntN(10) == 0 {
 		c.TTL = ttl / 3
 	}
+	c.More = p.rnd.IntN(8) == 0
+	if p.rnd.IntN(4) > 0 {
+		c.Ends = p.ends[c.ID]
+	}
 	for range p.rnd.IntN(4) {
 		p.seq++
 		e := store.Entry{Name: p.pick(p.names), Limit: 10, Seq: p.seq, Have: p.rnd.IntN(4)}
@@ -112,6 +123,7 @@ func (p *pair) fresh() store.Call {
 			e.Limit, e.Floor = p.rnd.IntN(12), p.rnd.IntN(5)
 		case 1, 2:
 			e.Need, e.Slack = 1+p.rnd.IntN(6), p.rnd.IntN(20)
+			e.Head = p.rnd.IntN(e.Need + 1)
 		}
 		c.Entries = append(c.Entries, e)
 	}
@@ -127,4 +139,5 @@ func (p *pair) lease(c store.Call) {
 	want, err := p.model.Lease(p.t.Context(), shard, c)
 	require.NoError(p.t, err)
 	require.Equal(p.t, want, got, "%q", p.log)
+	p.ends[c.ID] = got.Ends
 }

@@ -75,6 +75,20 @@ func (e *engine) step(d time.Duration) {
 	}
 }
 
+// setBack sets the clock back. A server keeps in mind when a key expires, not how long it has still to live.
+func (e *engine) setBack(d time.Duration) {
+	e.clock.now = e.clock.now.Add(-d)
+	if e.server != nil {
+		e.server.SetTime(e.clock.now)
+		for _, key := range e.server.Keys() {
+			e.server.SetTTL(key, e.server.TTL(key)+d)
+		}
+	}
+}
+
+// ends is when a lease ends that begins now.
+func (e *engine) ends() int64 { return e.clock.now.Add(ttl).UnixMilli() }
+
 // call renews a lease and exchanges entries, each with a new Seq where it has none.
 func (e *engine) call(id string, entries ...store.Entry) store.Reply {
 	e.t.Helper()

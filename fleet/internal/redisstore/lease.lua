@@ -4,10 +4,12 @@
 -- KEYS: P, E, and one H for each entry
 --   P  sorted set: process -> when its lease ends
 --   E  string "epoch:ends": the name of what the shard remembers, and until when it learns
---   H  hash: process -> "granted:seq:denied:again:written": again is 1 if it was denied before that, not long ago; "!" -> when anybody was last denied,
---      or got something and left little
--- ARGV: id, ttl, window, memory, idle, census; then limit, seq, have, need, slack, floor for each entry
--- Reply: epoch, known, learning, live, rank; then granted, others, flags, keep for each entry
+--   H  hash: process -> "granted:seq:denied:since:head:written": it was last denied something at denied, and got nothing
+--      since before; head is what its first waiter lacks; denied, since and head are 0 if it got all that it needed.
+--      "!" -> when anybody was last denied, or got something and left little
+-- ARGV: id, ttl, window, memory, idle, census, more, promised; then limit, seq, have, need, head, slack, floor for each
+-- entry. more and promised are Call.More and Call.Ends
+-- Reply: epoch, known, learning, ends, live, rank; then granted, others, flags, keep for each entry
 --
 -- All times are in milliseconds on the server's clock. IDs are in lower case hex, which all collations order alike.
 --
@@ -21,6 +23,7 @@
 local P, E = KEYS[1], KEYS[2]
 local id, ttl, window = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local memory, idle, census = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == "1"
+local more, promised = ARGV[7] == "1", tonumber(ARGV[8])
 
 local SHORT, CONTENDED, STALE = 1, 2, 4
 
@@ -37,34 +40,50 @@ local function recent(time)
   return age >= 0 and age < window
 end
 
--- remember returns the epoch and how long the shard goes on to learn. It begins a new epoch if E is lost, or if there were
--- leases but none is valid: then everybody was away for long, or the data are a snapshot of another time, and there is no
--- witness that they are still true. That nobody has a lease is no reason: all have left in order.
-local function remember()
+-- holds returns whether the process has a lease that is valid.
+local function holds()
+  local ends = redis.call("ZSCORE", P, id)
+  return ends and tonumber(ends) > now
+end
+
+-- forgot says that the process has been promised a lease that is not known here: the data are those of another time. Where
+-- the shard learns because of that already, there is no reason to begin again: all that was promised before its epoch began
+-- ends before it has learned.
+local function forgot(known, epoch, ends)
+  return not known and promised > now and (ends <= now or epoch <= promised - ttl)
+end
+
+-- remember returns the epoch, how long the shard goes on to learn, and whether it has written E. It begins a new epoch if E
+-- is lost, if it forgot the process, or if there were leases but none is valid: then everybody was away for long, or the
+-- data are a snapshot of another time, and there is no witness that they are still true. That nobody has a lease is no
+-- reason: all have left in order.
+local function remember(known)
   local epoch, ends = string.match(redis.call("GET", E) or "", "^(%d+):(%d+)$")
-  local witness = redis.call("ZCARD", P) == 0 or redis.call("ZCOUNT", P, "(" .. text(now), "+inf") > 0
-  if epoch and witness then
-    return tonumber(epoch), math.max(0, tonumber(ends) - now), false
-  end
+  local witness = known or redis.call("ZCARD", P) == 0 or redis.call("ZCOUNT", P, "(" .. text(now), "+inf") > 0
   local fresh = now
   if epoch then
-    fresh = math.max(now, tonumber(epoch) + 1)
+    epoch, ends = tonumber(epoch), tonumber(ends)
+    -- More than a ttl is left if the clock has been set back.
+    local learning = math.max(0, ends - now)
+    local anew = not witness or forgot(known, epoch, ends)
+    if not anew and (learning == 0 or learning <= ttl and not more) then
+      return epoch, learning, false
+    end
+    fresh = anew and math.max(now, epoch + 1) or epoch
   end
   redis.call("SET", E, text(fresh) .. ":" .. text(now + ttl), "PX", text(idle))
   return fresh, ttl, true
 end
 
--- renew returns whether the process had a lease that was valid.
-local function renew(fresh)
-  local ended = redis.call("ZSCORE", P, id)
+-- renew begins the lease of the process anew.
+local function renew(written)
   redis.call("ZADD", P, text(now + ttl), id)
   redis.call("ZREMRANGEBYSCORE", P, "-inf", text(now))
   -- P outlives E: E without P means that all have left, P without E that the memory is lost.
   redis.call("PEXPIRE", P, text(2 * idle))
-  if not fresh then
+  if not written then
     redis.call("PEXPIRE", E, text(idle))
   end
-  return ended and tonumber(ended) > now
 end
 
 -- processes returns all who have a lease. Expired leases are gone from P when it is first called.
@@ -101,18 +120,23 @@ local function parse(value)
   if not value then
     return nil
   end
-  local granted, seq, denied, again, written = string.match(value, "^(%d+):(%d+):(%d+):([01]):(%d+)$")
-  if now - tonumber(written) >= memory then
-    return nil
-  end
-  return { granted = tonumber(granted), seq = tonumber(seq), denied = tonumber(denied), again = again == "1" }
+  local granted, seq, denied, since, head, written = string.match(value, "^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$")
+  local field = { granted = tonumber(granted), seq = tonumber(seq), written = tonumber(written) }
+  field.denied, field.since, field.head = tonumber(denied), tonumber(since), tonumber(head)
+  return now - field.written < memory and field or nil
+end
+
+-- earlier says who of two who wait comes first.
+local function earlier(a, b)
+  return a.since < b.since or a.since == b.since and a.process < b.process
 end
 
 -- survey looks at what others have of a limit, and drops what no longer counts. even is the share of each who has or lacks
--- something, the caller included, and fair is the same but not nothing; owed is what those who were denied not long ago
--- have less than what is fair, and waiting is how many of them have come back and were denied again.
+-- something, the caller included, and fair is the same but not nothing. waiting is how many of those who have less were
+-- denied it not long ago and have come back, and first is who of all who have come back has waited longest. owed is what
+-- those who were denied not long ago have less than what is fair, and at least what the first of them needs.
 local function survey(H, limit)
-  local others, claimants, lacking = 0, 1, {}
+  local others, claimants, lacking, first = 0, 1, {}, nil
   local fields = redis.call("HGETALL", H)
   for i = 1, #fields, 2 do
     local process = fields[i]
@@ -123,8 +147,12 @@ local function survey(H, limit)
       else
         others = others + field.granted
         if recent(field.denied) then
+          field.process, field.back = process, field.since < field.denied
           lacking[#lacking + 1] = field
           claimants = claimants + 1
+          if field.back and (not first or earlier(field, first)) then
+            first = field
+          end
         elseif field.granted > 0 then
           claimants = claimants + 1
         end
@@ -134,25 +162,41 @@ local function survey(H, limit)
   local even = math.floor(limit / claimants)
   local fair, owed, waiting = math.max(1, even), 0, 0
   for _, field in ipairs(lacking) do
-    if field.granted < fair then
-      owed, waiting = owed + fair - field.granted, waiting + (field.again and 1 or 0)
-    end
+    local lacks = math.max(0, fair - field.granted)
+    owed = owed + (field == first and math.max(lacks, field.head) or lacks)
+    waiting = waiting + (field.back and lacks > 0 and 1 or 0)
   end
-  return { others = others, even = even, fair = fair, owed = owed, waiting = waiting, contended = #lacking > 0 }
+  return {
+    others = others, even = even, fair = fair, owed = owed, waiting = waiting, first = first, contended = #lacking > 0,
+  }
+end
+
+-- ahead returns what is to be left to who has waited longer than the caller and longer than all others, which is nothing
+-- only if that is the caller. Who comes anew has not waited.
+local function ahead(view, own)
+  local caller = { process = id, since = own and recent(own.denied) and own.since or now }
+  return view.first and earlier(view.first, caller) and view.first.head or 0
 end
 
 -- grow returns how much is granted of what is needed on top of have, with slack if nobody lacks anything, and whether that
--- is short. Up to the fair share, what is free goes to whoever was denied it not long ago, and to others if it leaves one for
--- each who came back and was denied again; above that only as far as it is owed to nobody. So those who come do not overtake
--- those who wait, and those who have do not starve those who have not. Nothing is left to who was denied once: if nobody
--- waits there it may not come back soon.
-local function grow(view, limit, have, need, slack, denied, live)
+-- is short. Nobody gets less than is of use, or the parts would add up to a limit that is full and serves nobody. What the
+-- first in line needs is left to it, and it may have that, or one who is heavy would be overtaken for ever. Up to the fair
+-- share, what is free beyond that goes to whoever was denied it not long ago, and to others if it leaves one for each who
+-- came back and was denied again; above that only as far as it is owed to nobody. So those who come do not overtake those
+-- who wait, and those who have do not starve those who have not. Nothing is left to who was denied once: if nobody waits
+-- there it may not come back soon.
+local function grow(view, limit, have, need, head, slack, denied, left, live)
   local free = limit - view.others - have
-  local give, due = math.max(0, math.min(need, free)), math.max(0, view.fair - have)
+  local give, due = math.max(0, math.min(need, free - left)), math.max(0, view.fair - have)
   if not denied then
     due = math.max(0, math.min(due, free - view.waiting))
+  elseif left == 0 then
+    due = math.max(due, head)
   end
   give = math.max(math.min(due, give), math.min(give, free - view.owed))
+  if give < head then
+    give = 0
+  end
   if give < need then
     return have + give, true
   end
@@ -168,9 +212,40 @@ local function scarce(view, limit, granted, live)
   return live > 1 and limit - view.others - granted < math.min(math.floor(limit / 2), live)
 end
 
+-- spoken says that what was noted last, a denial or that little was left, is a reason to give back what is idle though it
+-- is longer ago than the window: for a process that renews what it has and has not heard of it. And for one that is granted
+-- the last: in a limit of 1 that is no sign that little is left, and others may come too seldom to wait for it.
+local function spoken(noted, own, need, last)
+  local heard = now
+  if need > 0 then
+    heard = last and now - ttl or now
+  elseif own then
+    heard = own.written
+  end
+  return noted > heard and noted <= now
+end
+
+-- keep returns Answer.Keep. Everybody may be within the fair share and too little left for the first in line, who is heavy:
+-- then each who comes after it makes room.
+local function keep(view, need, granted, rest, left)
+  local most = -1
+  if rest < 0 then
+    return 0
+  elseif view.owed > rest then
+    -- Where there is less than one for each, the few who have some take turns with the others at each renewal.
+    most = need == 0 and view.even or view.fair
+  end
+  if left > rest then
+    local room = math.max(0, granted - (left - rest))
+    most = most < 0 and room or math.min(most, room)
+  end
+  return most
+end
+
 -- A field stays when it says 0: its seq keeps a late call from bringing back what was given up.
-local function write(H, granted, seq, denied, again, noted)
-  local value = text(granted) .. ":" .. text(seq) .. ":" .. text(denied) .. (again and ":1:" or ":0:") .. text(now)
+local function write(H, field, noted)
+  local value = string.format("%.0f:%.0f:%.0f:%.0f:%.0f:%.0f",
+    field.granted, field.seq, field.denied, field.since, field.head, now)
   if noted then
     redis.call("HSET", H, id, value, "!", text(now))
   else
@@ -180,62 +255,67 @@ local function write(H, granted, seq, denied, again, noted)
 end
 
 -- exchange writes an entry and returns its answer. A call that is repeated is answered by what is written already.
-local function exchange(H, learning, live, limit, seq, have, need, slack, floor)
+local function exchange(H, learning, live, limit, seq, have, need, head, slack, floor)
   local marks = redis.call("HMGET", H, id, "!")
-  local own = parse(marks[1])
+  local own, noted = parse(marks[1]), tonumber(marks[2] or "0")
   if own and own.seq > seq then
     return 0, -1, STALE, -1
   end
   local view
   -- Who has more than was granted, as far as is remembered, may have what was granted to others.
   local astray = have > (own and own.granted or 0)
-  if learning > 0 or need > 0 or astray or recent(tonumber(marks[2] or "0")) then
+  if learning > 0 or need > 0 or astray or recent(noted) or spoken(noted, own, need, false) then
     view = survey(H, limit)
   end
 
-  local granted, short, denied, again = have, false, own and own.denied or 0, own and own.again
+  local left, short = view and ahead(view, own), false
+  local field = { granted = have, seq = seq, denied = 0, since = 0, head = 0 }
   if learning > 0 then
-    granted, short, denied, again = math.max(have, floor), need > 0, 0, false
+    field.granted, short = math.max(have, floor), need > 0
   elseif need > 0 then
-    granted, short = grow(view, limit, have, need, slack, recent(denied), live)
-    again = short and recent(denied)
-    denied = short and now or 0
+    local denied = own and recent(own.denied)
+    head = math.max(1, head) -- of 0 anything is of use
+    field.granted, short = grow(view, limit, have, need, head, slack, denied, left, live)
+    if short then
+      -- One whose first waiter was served goes to the end of the line.
+      field.denied, field.since, field.head = now, denied and field.granted == have and own.since or now, head
+    end
+  elseif own then
+    field.denied, field.since, field.head = own.denied, own.since, own.head
   end
+  local granted = field.granted
   if own and own.seq == seq then
     granted = own.granted
     short = need > 0 and (learning > 0 or granted < have + need)
   else
-    write(H, granted, seq, denied, again, learning == 0 and (short or need > 0 and scarce(view, limit, granted, live)))
+    write(H, field, learning == 0 and (short or need > 0 and scarce(view, limit, granted, live)))
   end
 
-  local flags, keep = short and SHORT or 0, -1
+  local flags, most = short and SHORT or 0, -1
   if not view then
-    return granted, -1, flags, keep
+    return granted, -1, flags, most
   end
   if learning == 0 then
-    if view.contended or not short and scarce(view, limit, granted, live) then
+    local rest = limit - view.others - granted
+    if view.contended or not short and (scarce(view, limit, granted, live) or spoken(noted, own, need, live > 1 and rest <= 0)) then
       flags = flags + CONTENDED
     end
-    if view.others + granted > limit then
-      keep = 0
-    elseif view.owed > limit - view.others - granted then
-      -- Where there is less than one for each, the few who have some take turns with the others at each renewal.
-      keep = need == 0 and view.even or view.fair
-    end
+    most = keep(view, need, granted, rest, left)
   end
-  return granted, view.others, flags, keep
+  return granted, view.others, flags, most
 end
 
-local epoch, learning, fresh = remember()
-local known = renew(fresh)
+local known = holds()
+local epoch, learning, written = remember(known)
+renew(written)
 local live = redis.call("ZCARD", P)
-local reply = { epoch, known and 1 or 0, learning, live, census and rank() or 0 }
+local reply = { epoch, known and 1 or 0, learning, now + ttl, live, census and rank() or 0 }
 if not known and learning == 0 then
   return reply
 end
 for i = 3, #KEYS do
-  local at, entry = 6 * (i - 2), {}
-  for j = 1, 6 do
+  local at, entry = 8 + 7 * (i - 3), {}
+  for j = 1, 7 do
     entry[j] = tonumber(ARGV[at + j])
   end
   for _, n in ipairs({ exchange(KEYS[i], learning, live, unpack(entry)) }) do

@@ -12,11 +12,11 @@ import (
 func TestFirstCallBeginsToLearn(t *testing.T) {
 	onEach(t, func(e *engine) {
 		born := e.clock.now.UnixMilli()
-		require.Equal(e.t, store.Reply{Epoch: born, Learning: ttl, Live: 1}, e.call("a"))
+		require.Equal(e.t, store.Reply{Epoch: born, Learning: ttl, Ends: e.ends(), Live: 1}, e.call("a"))
 		e.step(time.Second)
-		require.Equal(e.t, store.Reply{Epoch: born, Known: true, Learning: ttl - time.Second, Live: 1}, e.call("a"))
+		require.Equal(e.t, store.Reply{Epoch: born, Known: true, Learning: ttl - time.Second, Ends: e.ends(), Live: 1}, e.call("a"))
 		e.step(ttl - time.Second)
-		require.Equal(e.t, store.Reply{Epoch: born, Learning: 0, Known: true, Live: 1}, e.call("a"))
+		require.Equal(e.t, store.Reply{Epoch: born, Known: true, Ends: e.ends(), Live: 1}, e.call("a"))
 	})
 }
 

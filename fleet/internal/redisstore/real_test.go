@@ -24,7 +24,8 @@ func realEngine(t *testing.T, client redis.UniversalClient, at int) *engine {
 	for i, id := range []string{"a", "b"} {
 		reply, err := e.Lease(t.Context(), at, store.Call{ID: id, TTL: ttl})
 		require.NoError(t, err)
-		require.Equal(t, store.Reply{Epoch: 1, Live: i + 1}, reply)
+		require.WithinDuration(t, time.Now().Add(ttl), time.UnixMilli(reply.Ends), time.Hour)
+		require.Equal(t, store.Reply{Epoch: 1, Ends: reply.Ends, Live: i + 1}, reply)
 	}
 	return e
 }

@@ -23,10 +23,10 @@ var (
 
 // What the scripts answer, and what they read besides the keys.
 const (
-	headReply  = 5 // epoch, known, learning, live, rank
+	headReply  = 6 // epoch, known, learning, ends, live, rank
 	entryReply = 4 // granted, others, flags, keep
-	headArgs   = 6 // id, ttl, window, memory, idle, census
-	entryArgs  = 6 // limit, seq, have, need, slack, floor
+	headArgs   = 8 // id, ttl, window, memory, idle, census, more, promised
+	entryArgs  = 7 // limit, seq, have, need, head, slack, floor
 
 	flagShort     = 1
 	flagContended = 2
@@ -61,11 +61,11 @@ func (s *Store) Lease(ctx context.Context, shard int, c store.Call) (store.Reply
 	keys = append(keys, tag+"P", tag+"E")
 	args := make([]any, 0, headArgs+entryArgs*len(c.Entries))
 	args = append(args, c.ID, c.TTL.Milliseconds(), store.Window.Milliseconds(),
-		store.Memory*c.TTL.Milliseconds(), store.Idle.Milliseconds(), c.Census)
+		store.Memory*c.TTL.Milliseconds(), store.Idle.Milliseconds(), c.Census, c.More, c.Ends)
 	for i := range c.Entries {
 		e := &c.Entries[i]
 		keys = append(keys, tag+"H:"+e.Name)
-		args = append(args, e.Limit, e.Seq, e.Have, e.Need, e.Slack, e.Floor)
+		args = append(args, e.Limit, e.Seq, e.Have, e.Need, e.Head, e.Slack, e.Floor)
 	}
 	numbers, err := s.lease.Run(ctx, s.client, keys, args...).Int64Slice()
 	if err != nil {
@@ -95,8 +95,9 @@ func parse(numbers []int64, entries int) (store.Reply, error) {
 		Epoch:    numbers[0],
 		Known:    numbers[1] == 1,
 		Learning: time.Duration(numbers[2]) * time.Millisecond,
-		Live:     int(numbers[3]),
-		Rank:     int(numbers[4]),
+		Ends:     numbers[3],
+		Live:     int(numbers[4]),
+		Rank:     int(numbers[5]),
 	}
 	rest := numbers[headReply:]
 	if !reply.Known && reply.Learning == 0 {

@@ -146,11 +146,11 @@ func TestServerIsGone(t *testing.T) {
 func TestStrangeReplies(t *testing.T) {
 	for name, numbers := range map[string][]int{
 		"none":            {},
-		"a short head":    {1, 1, 0, 1},
-		"no answer":       {1, 1, 0, 1, 0},
-		"half an answer":  {1, 1, 0, 1, 0, 5, 5},
-		"too many":        {1, 1, 0, 1, 0, 5, 0, 0, -1, 5, 0, 0, -1},
-		"one to an alien": {1, 0, 0, 1, 0, 5, 0, 0, -1},
+		"a short head":    {1, 1, 0, 9, 1},
+		"no answer":       {1, 1, 0, 9, 1, 0},
+		"half an answer":  {1, 1, 0, 9, 1, 0, 5, 5},
+		"too many":        {1, 1, 0, 9, 1, 0, 5, 0, 0, -1, 5, 0, 0, -1},
+		"one to an alien": {1, 0, 0, 9, 1, 0, 5, 0, 0, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

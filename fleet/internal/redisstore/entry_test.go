@@ -20,9 +20,7 @@ func TestGrow(t *testing.T) {
 		return func(e *engine) { e.ask(id, store.Entry{Name: "x", Limit: 100, Have: granted}) }
 	}
 	waits := func(id string, granted int) func(*engine) { return func(e *engine) { e.waits(id, granted) } }
-	comesBack := func(id string, granted int) func(*engine) {
-		return func(e *engine) { e.waits(id, granted); e.step(time.Millisecond); e.waits(id, granted) }
-	}
+	comesBack := func(id string, granted int) func(*engine) { return func(e *engine) { e.comesBack(id, granted, 1) } }
 	type setup []func(*engine)
 	for _, c := range []struct {
 		name   string

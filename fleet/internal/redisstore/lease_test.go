@@ -174,6 +174,9 @@ func TestRefusedCalls(t *testing.T) {
 			"Seq":            {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Seq: store.Max + 1}}},
 			"Have":           {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Have: -1}}},
 			"Need":           {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Need: -1}}},
+			"Head":           {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Head: -1}}},
+			"more than Need": {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Need: 1, Head: 2}}},
+			"Ends":           {ID: "a", TTL: ttl, Ends: -1},
 			"Slack":          {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Slack: store.Max + 1}}},
 			"Floor":          {ID: "a", TTL: ttl, Entries: []store.Entry{{Name: "x", Floor: store.Max + 1}}},
 		} {

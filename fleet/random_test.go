@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	fleetRuns = flag.Int("fleet.runs", 10, "how many random fleets to try")
+	fleetRuns = flag.Int("fleet.runs", 4, "how many random fleets to try")
 	fleetSeed = flag.Uint64("fleet.seed", 0, "the seed of the first random fleet; 0: random")
 )
 

@@ -2,10 +2,10 @@ package modelstore
 
 import "github.com/inflight-go/inflight/fleet/internal/store"
 
-// A view is what others have of a limit. even is the share of each who has or lacks something, the caller included, and fair
-// is the same but not nothing. waiting is how many of those who have less were denied it not long ago and have come back, and
-// first is who of all who have come back has waited longest. owed is what those who were denied not long ago have less than
-// what is fair, and at least what the first of them needs.
+// A view is what others have of a limit. even is the share of each who has or lacks something, the caller included, and
+// fair is the same but not nothing. waiting is how many of those who have less were denied it not long ago and have
+// come back, and first is who of all who have come back has waited longest. owed is what those who were denied not long
+// ago have less than what is fair, and at least what the first of them needs.
 type view struct {
 	others, even, fair, owed, waiting int
 	first                             *claimant

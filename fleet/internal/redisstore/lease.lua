@@ -46,17 +46,17 @@ local function holds()
   return ends and tonumber(ends) > now
 end
 
--- forgot says that the process has been promised a lease that is not known here: the data are those of another time. Where
--- the shard learns because of that already, there is no reason to begin again: all that was promised before its epoch began
--- ends before it has learned.
+-- forgot says that the process has been promised a lease that is not known here: the data are those of another time.
+-- Where the shard learns because of that already, there is no reason to begin again: all that was promised before its
+-- epoch began ends before it has learned.
 local function forgot(known, epoch, ends)
   return not known and promised > now and (ends <= now or epoch <= promised - ttl)
 end
 
--- remember returns the epoch, how long the shard goes on to learn, and whether it has written E. It begins a new epoch if E
--- is lost, if it forgot the process, or if there were leases but none is valid: then everybody was away for long, or the
--- data are a snapshot of another time, and there is no witness that they are still true. That nobody has a lease is no
--- reason: all have left in order.
+-- remember returns the epoch, how long the shard goes on to learn, and whether it has written E. It begins a new epoch
+-- if E is lost, if it forgot the process, or if there were leases but none is valid: then everybody was away for long,
+-- or the data are a snapshot of another time, and there is no witness that they are still true. That nobody has a lease
+-- is no reason: all have left in order.
 local function remember(known)
   local epoch, ends = string.match(redis.call("GET", E) or "", "^(%d+):(%d+)$")
   local witness = known or redis.call("ZCARD", P) == 0 or redis.call("ZCOUNT", P, "(" .. text(now), "+inf") > 0
@@ -131,10 +131,11 @@ local function earlier(a, b)
   return a.since < b.since or a.since == b.since and a.process < b.process
 end
 
--- survey looks at what others have of a limit, and drops what no longer counts. even is the share of each who has or lacks
--- something, the caller included, and fair is the same but not nothing. waiting is how many of those who have less were
--- denied it not long ago and have come back, and first is who of all who have come back has waited longest. owed is what
--- those who were denied not long ago have less than what is fair, and at least what the first of them needs.
+-- survey looks at what others have of a limit, and drops what no longer counts. even is the share of each who has or
+-- lacks something, the caller included, and fair is the same but not nothing. waiting is how many of those who have
+-- less were denied it not long ago and have come back, and first is who of all who have come back has waited longest.
+-- owed is what those who were denied not long ago have less than what is fair, and at least what the first of them
+-- needs.
 local function survey(H, limit)
   local others, claimants, lacking, first = 0, 1, {}, nil
   local fields = redis.call("HGETALL", H)
@@ -171,20 +172,20 @@ local function survey(H, limit)
   }
 end
 
--- ahead returns what is to be left to who has waited longer than the caller and longer than all others, which is nothing
--- only if that is the caller. Who comes anew has not waited.
+-- ahead returns what is to be left to who has waited longer than the caller and longer than all others, which is
+-- nothing only if that is the caller. Who comes anew has not waited.
 local function ahead(view, own)
   local caller = { process = id, since = own and recent(own.denied) and own.since or now }
   return view.first and earlier(view.first, caller) and view.first.head or 0
 end
 
--- grow returns how much is granted of what is needed on top of have, with slack if nobody lacks anything, and whether that
--- is short. Nobody gets less than is of use, or the parts would add up to a limit that is full and serves nobody. What the
--- first in line needs is left to it, and it may have that, or one who is heavy would be overtaken for ever. Up to the fair
--- share, what is free beyond that goes to whoever was denied it not long ago, and to others if it leaves one for each who
--- came back and was denied again; above that only as far as it is owed to nobody. So those who come do not overtake those
--- who wait, and those who have do not starve those who have not. Nothing is left to who was denied once: if nobody waits
--- there it may not come back soon.
+-- grow returns how much is granted of what is needed on top of have, with slack if nobody lacks anything, and whether
+-- that is short. Nobody gets less than is of use, or the parts would add up to a limit that is full and serves nobody.
+-- What the first in line needs is left to it, and it may have that, or one who is heavy would be overtaken for ever. Up
+-- to the fair share, what is free beyond that goes to whoever was denied it not long ago, and to others if it leaves
+-- one for each who came back and was denied again; above that only as far as it is owed to nobody. So those who come do
+-- not overtake those who wait, and those who have do not starve those who have not. Nothing is left to who was denied
+-- once: if nobody waits there it may not come back soon.
 local function grow(view, limit, have, need, head, slack, denied, left, live)
   local free = limit - view.others - have
   local give, due = math.max(0, math.min(need, free - left)), math.max(0, view.fair - have)
@@ -206,15 +207,15 @@ local function grow(view, limit, have, need, head, slack, denied, left, live)
   return have + give, false
 end
 
--- scarce says that little is left: not even one for each process, nor half of the limit where that is less. Were idle grants
--- kept then, as they are where there is plenty, a limit with room would soon be full of them.
+-- scarce says that little is left: not even one for each process, nor half of the limit where that is less. Were idle
+-- grants kept then, as they are where there is plenty, a limit with room would soon be full of them.
 local function scarce(view, limit, granted, live)
   return live > 1 and limit - view.others - granted < math.min(math.floor(limit / 2), live)
 end
 
--- spoken says that what was noted last, a denial or that little was left, is a reason to give back what is idle though it
--- is longer ago than the window: for a process that renews what it has and has not heard of it. And for one that is granted
--- the last: in a limit of 1 that is no sign that little is left, and others may come too seldom to wait for it.
+-- spoken says that what was noted last, a denial or that little was left, is a reason to give back what is idle though
+-- it is longer ago than the window: for a process that renews what it has and has not heard of it. And for one that is
+-- granted the last: in a limit of 1 that is no sign that little is left, and others may come too seldom to wait for it.
 local function spoken(noted, own, need, last)
   local heard = now
   if need > 0 then
@@ -225,8 +226,8 @@ local function spoken(noted, own, need, last)
   return noted > heard and noted <= now
 end
 
--- keep returns Answer.Keep. Everybody may be within the fair share and too little left for the first in line, who is heavy:
--- then each who comes after it makes room.
+-- keep returns Answer.Keep. Everybody may be within the fair share and too little left for the first in line, who is
+-- heavy: then each who comes after it makes room.
 local function keep(view, need, granted, rest, left)
   local most = -1
   if rest < 0 then
@@ -297,7 +298,8 @@ local function exchange(H, learning, live, limit, seq, have, need, head, slack, 
   end
   if learning == 0 then
     local rest = limit - view.others - granted
-    if view.contended or not short and (scarce(view, limit, granted, live) or spoken(noted, own, need, live > 1 and rest <= 0)) then
+    local last = live > 1 and rest <= 0
+    if view.contended or not short and (scarce(view, limit, granted, live) or spoken(noted, own, need, last)) then
       flags = flags + CONTENDED
     end
     most = keep(view, need, granted, rest, left)

@@ -94,8 +94,8 @@ type Answer struct {
 	// Short says that there was not room for all that was needed. The shard remembers the time.
 	Short bool
 
-	// Contended says that some other process was short not long ago, or that little is left: what is idle should be given
-	// back.
+	// Contended says that some other process was short not long ago or, where Need is 0, since this one last spoke of the
+	// limit, or that little is left: what is idle should be given back.
 	Contended bool
 
 	// Keep is how much of Granted a release should leave as it is; what is above that should be given back as it falls

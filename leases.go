@@ -167,3 +167,58 @@ func (ls *Leases) Lapsed(shard int) bool {
 	defer ls.reg.mu.Unlock()
 	return now >= ls.shards[shard].until
 }
+
+// Renew says that the lender has renewed a shard, on these terms. Where the leases had lapsed before, each begins again
+// with what is in use: nobody who is in flight is cut off, and what others were granted meanwhile is theirs.
+func (ls *Leases) Renew(shard int, t Terms) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	lapsed := now >= s.until || t.Anew
+	s.parts, s.part, s.down = t.Parts, t.Part, false
+	if !t.Until.IsZero() {
+		s.until = t.Until.Sub(ls.reg.start)
+	}
+	s.sharing = t.Learning && (lapsed || s.sharing)
+	if !lapsed {
+		return
+	}
+	for l := range s.leases.all {
+		l.granted = l.inUse()
+		if s.sharing {
+			l.granted = max(l.granted, s.share(l.limit))
+		}
+		l.written = max(l.written, l.granted)
+	}
+	s.settleLocked(ls.reg, now)
+}
+
+// Fall says that the leases of a shard have lapsed and the lender cannot be reached: from now on each limit is divided as
+// the terms say. Where the leases still hold it changes nothing.
+func (ls *Leases) Fall(shard int, t Terms) {
+	now := ls.reg.now()
+	ls.reg.mu.Lock()
+	defer ls.reg.mu.Unlock()
+	s := &ls.shards[shard]
+	if now < s.until {
+		return
+	}
+	s.parts, s.part, s.down = t.Parts, t.Part, true
+	for _, l := range s.asked {
+		l.asking = false
+	}
+	s.asked = s.asked[:0]
+	s.settleLocked(ls.reg, now)
+	for l := range s.leases.all {
+		if l.gate == nil && l.written == 0 && !l.asking {
+			ls.forgetLocked(l) // or keys that are used once would pile up for as long as the lender is away
+		}
+	}
+}
+
+func (s *leaseShard) settleLocked(r *Registry, now time.Duration) {
+	for l := range s.leases.all {
+		r.settleLeaseLocked(l, now)
+	}
+}

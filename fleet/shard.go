@@ -160,7 +160,10 @@ func (s *shard) call(ctx context.Context, leases []inflight.Lease, census bool) 
 	}
 	s.failures, s.retryAt, s.fallen, s.epoch, s.ends = 0, time.Time{}, false, reply.Epoch, reply.Ends
 	if reply.Learning == 0 {
-		s.live, s.rank = reply.Live, reply.Rank
+		s.live = reply.Live
+		if census {
+			s.rank = reply.Rank
+		}
 	}
 	terms := s.terms(sent, &reply)
 	if s.told != reply.Epoch && !c.More {

@@ -317,6 +317,83 @@ func TestLeaseWantsShards(t *testing.T) {
 	require.Equal(t, 3, leases.Shards())
 }
 
+// A request that is not to wait for room waits for answers as long as Lease was told, and then as if they had been no.
+func TestLeaseBriefWaiterHasPatience(t *testing.T) {
+	const patience = time.Second
+	inQueueTest(t, perKey(10), func(q *queueTest) {
+		_, err := q.Lease(1, 0)
+		require.ErrorContains(t, err, "patience of 0s: must be positive")
+		leases, err := q.Lease(1, patience)
+		require.NoError(t, err)
+		l := &leaseTest{q, leases}
+		l.renew()
+		heavy, light := l.briefly(acmeGLM, inflight.Weight(5)), l.briefly(acmeGLM)
+		patient := l.queue(acmeGLM)
+		time.Sleep(patience / 2)
+		l.answer(l.ask(), 1)
+		require.True(t, heavy.waits(), "it was not told that there is no more")
+		time.Sleep(patience / 2)
+		e := asLimitError(t, heavy.failed())
+		require.NotErrorIs(t, e, inflight.ErrTooManyWaiters)
+		require.Equal(t, uint64(1), l.Stats().Rejected[inflight.ScopeKey].Full)
+		light.granted().Release() // nobody holds it back any more
+		patient.granted().Release()
+		l.empty()
+	})
+}
+
+// Those who wait for an answer when the first limit of an org appears are counted there too, and so take no place from
+// those who wait for room, then or later.
+func TestLeaseBriefWaitersOfALimitSetLater(t *testing.T) {
+	org := inflight.Unlimited
+	limits := func(inflight.Key) inflight.Limits { return inflight.Limits{Key: 10, Org: org} }
+	inLeaseTestOf(t, inflight.Config{Limits: limits, MaxWaitersPerKey: 2}, func(l *leaseTest) {
+		var brief []*queued
+		for range 5 {
+			brief = append(brief, l.briefly(acmeGLM))
+		}
+		org = 5
+		brief = append(brief, l.briefly(acmeQwen))
+		l.leases.Fail(l.asks(), time.Nanosecond)
+		l.leases.Fail(l.asks(), time.Nanosecond)
+		for _, a := range brief {
+			require.ErrorIs(t, a.failed(), inflight.ErrLimit)
+		}
+		l.empty()
+		time.Sleep(time.Nanosecond)
+		for _, k := range []inflight.Key{acmeGLM, acmeQwen, zebraGLM, zebraYi} { // by the gates that the others had
+			defer l.queue(k).giveUp()
+			defer l.queue(k).giveUp()
+			third := l.acquire(k) // it may wait for the answer
+			l.leases.Fail(l.asks(), time.Second)
+			require.ErrorIs(t, third.failed(), inflight.ErrTooManyWaiters)
+		}
+	})
+}
+
+// Where the limits of a request differ for the same thing, what is granted must be within the lowest.
+func TestLeaseAsksUnderTheLowestLimit(t *testing.T) {
+	limits := map[inflight.Key]inflight.Limits{
+		acmeGLM: {Key: inflight.Unlimited, Total: 10}, zebraGLM: {Key: inflight.Unlimited, Total: 8},
+	}
+	inLeaseTest(t, func(k inflight.Key) inflight.Limits { return limits[k] }, func(l *leaseTest) {
+		for _, opts := range [][]inflight.Option{{inflight.Also(zebraGLM)}, nil} {
+			var waiters []*queued
+			for _, k := range []inflight.Key{acmeGLM, zebraGLM, acmeGLM} {
+				waiters = append(waiters, l.briefly(k, opts...))
+			}
+			for _, ask := range l.asks() {
+				l.answer(ask, 3)
+			}
+			for _, a := range waiters {
+				a.granted().Release()
+			}
+			l.empty()
+			l.leases.Renew(0, inflight.Terms{Until: time.Now().Add(term), Anew: true})
+		}
+	})
+}
+
 func TestLeaseAllocatesTheHandleOnly(t *testing.T) {
 	r := newRegistry(t, inflight.Limits{Key: 10, Org: 10, Model: 10, Total: 10})
 	leases, err := r.Lease(1, time.Hour)

@@ -374,3 +374,88 @@ func TestLeaseReleaseTurnsAwayTheLastWaiter(t *testing.T) {
 		require.Equal(t, 6, l.Gates(), "with those of the orgs and models")
 	})
 }
+
+// What one limit of a waiter has granted is not given back while the other one has not answered, or the two would be granted
+// in turn for ever.
+func TestLeaseIsNotIdleWhileItsWaiterWaitsForAnother(t *testing.T) {
+	inLeaseTest(t, inflight.Fixed(inflight.Limits{Key: 10, Total: 10}), func(l *leaseTest) {
+		tight := func(ask inflight.Lease) {
+			l.leases.Answer([]inflight.Lease{ask}, []inflight.Grant{{Granted: ask.Have + ask.Need, Keep: -1, Tight: true}})
+		}
+		w := l.briefly(acmeGLM)
+		asks := l.asks()
+		require.Len(t, asks, 2)
+		tight(asks[0])
+		for range 5 {
+			require.Empty(t, l.leases.Idle(0, 100))
+		}
+		tight(asks[1])
+		w.granted().Release()
+		require.Len(t, append(l.leases.Idle(0, 100), l.leases.Idle(0, 100)...), 2)
+	})
+}
+
+// The lender is told what the first waiter needs, for less is of no use.
+func TestLeaseSaysWhatTheFirstWaiterNeeds(t *testing.T) {
+	inLeaseTest(t, inflight.Fixed(inflight.Limits{Key: 10, Total: 10}), func(l *leaseTest) {
+		heavy, light := l.queue(acmeGLM, inflight.Weight(5)), l.queue(acmeGLM, inflight.Weight(2))
+		asks := l.asks()
+		require.Len(t, asks, 2)
+		for _, ask := range asks {
+			require.Equal(t, []int{7, 5}, []int{ask.Need, ask.Head})
+			l.answer(ask, 3)
+		}
+		ask := l.ask()
+		require.Equal(t, []int{3, 4, 2}, []int{ask.Have, ask.Need, ask.Head})
+		l.answer(ask, 7)
+		l.answer(l.ask(), 7)
+		heavy.granted().Release()
+		light.granted().Release()
+		l.empty()
+	})
+}
+
+// A renewal that failed is made again before the others, which are not made again for that.
+func TestLeaseRenewalsGoOnWhereOneFailed(t *testing.T) {
+	inLeaseTest(t, perKey(10), func(l *leaseTest) {
+		for i := range 10 {
+			k := inflight.Key{Org: strconv.Itoa(i)}
+			l.grant(k, 1)
+			defer l.take(k).Release()
+		}
+		first, _ := l.leases.Held(0, 4, false)
+		failed, _ := l.leases.Held(0, 4, false)
+		l.leases.Fail(failed, time.Second)
+		seen := make(map[place]bool)
+		for more := true; more; {
+			var held []inflight.Lease
+			held, more = l.leases.Held(0, 4, false)
+			for _, lease := range held {
+				seen[place{lease.Scope, lease.Key}] = true
+			}
+		}
+		require.Len(t, seen, 22-len(first))
+		for _, lease := range failed {
+			require.True(t, seen[place{lease.Scope, lease.Key}])
+		}
+	})
+}
+
+// While the lender is away, limits that are of no more use here are forgotten, if the lender was never told of them.
+func TestLeasesOfAnOutageAreForgotten(t *testing.T) {
+	inLeaseTest(t, perKey(10), func(l *leaseTest) {
+		l.grant(acmeGLM, 1)
+		time.Sleep(term)
+		terms := inflight.Terms{Parts: 10}
+		l.leases.Fall(0, terms)
+		held := l.take(zebraYi)
+		for i := range 100 {
+			l.take(inflight.Key{Org: strconv.Itoa(i)}).Release()
+			l.refuses(inflight.Key{Model: strconv.Itoa(i)}, inflight.Weight(2))
+		}
+		l.leases.Fall(0, terms)
+		leases, _ := l.leases.Totals()
+		require.Equal(t, 5, leases, "what was told, what is in use, and the total")
+		held.Release()
+	})
+}

@@ -327,9 +327,9 @@ func TestLeaseBriefWaiterHasPatience(t *testing.T) {
 		require.NoError(t, err)
 		l := &leaseTest{q, leases}
 		l.renew()
-		heavy, light := l.briefly(acmeGLM, inflight.Weight(5)), l.briefly(acmeGLM)
-		patient := l.queue(acmeGLM)
+		heavy := l.briefly(acmeGLM, inflight.Weight(5))
 		time.Sleep(patience / 2)
+		light, patient := l.briefly(acmeGLM), l.queue(acmeGLM)
 		l.answer(l.ask(), 1)
 		require.True(t, heavy.waits(), "it was not told that there is no more")
 		time.Sleep(patience / 2)

@@ -2,6 +2,7 @@ package inflight_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -353,15 +354,17 @@ func TestLeaseBriefWaitersOfALimitSetLater(t *testing.T) {
 			brief = append(brief, l.briefly(acmeGLM))
 		}
 		org = 5
-		brief = append(brief, l.briefly(acmeQwen))
-		l.leases.Fail(l.asks(), time.Nanosecond)
-		l.leases.Fail(l.asks(), time.Nanosecond)
+		brief = append(brief, l.briefly(zebraYi))
+		for asks := l.asks(); len(asks) > 0; asks = l.asks() {
+			l.leases.Fail(asks, time.Nanosecond)
+		}
 		for _, a := range brief {
 			require.ErrorIs(t, a.failed(), inflight.ErrLimit)
 		}
 		l.empty()
 		time.Sleep(time.Nanosecond)
-		for _, k := range []inflight.Key{acmeGLM, acmeQwen, zebraGLM, zebraYi} { // by the gates that the others had
+		for i := range 4 { // by the records that the others had
+			k := inflight.Key{Org: "globex", Model: strconv.Itoa(i)}
 			defer l.queue(k).giveUp()
 			defer l.queue(k).giveUp()
 			third := l.acquire(k) // it may wait for the answer
@@ -391,6 +394,16 @@ func TestLeaseAsksUnderTheLowestLimit(t *testing.T) {
 			l.empty()
 			l.leases.Renew(0, inflight.Terms{Until: time.Now().Add(term), Anew: true})
 		}
+
+		l.refuses(acmeGLM)
+		l.answer(l.ask(), 2)
+		l.refuses(zebraGLM)
+		l.take(acmeGLM, inflight.Weight(2)).Release() // that was granted under its own limit
+		ask := l.ask()
+		require.Equal(t, []int{8, 0, 1}, []int{ask.Limit, ask.Have, ask.Need})
+		l.answer(ask, 1)
+		l.take(zebraGLM).Release()
+		l.take(acmeGLM).Release()
 	})
 }
 

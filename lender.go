@@ -215,11 +215,14 @@ func (ls *Leases) Answer(leases []Lease, grants []Grant) {
 
 func (l *lease) answerLocked(d *Lease, g Grant, now time.Duration) {
 	l.written, l.tight = g.Granted, g.Tight
+	if g.Others >= 0 {
+		l.others = g.Others
+	}
 	switch {
 	case d.Limit == 0: // there is none, it is only told what is in use
 		l.keep, l.tight = -1, false
 	case g.Others >= 0:
-		l.others, l.keep = g.Others, g.Keep
+		l.keep = g.Keep
 	case l.keep == 0:
 		l.tight = true // more was in use than may be, and it was not looked whether that is over
 	default:

@@ -1,6 +1,7 @@
 package inflight_test
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -62,6 +63,7 @@ func TestLeaseShareWhileTheLenderIsAway(t *testing.T) {
 			l.refuses(acmeGLM) // the leases still hold, of nothing
 			l.asks()
 			time.Sleep(term)
+			l.refuses(acmeGLM) // nobody has asked since they lapsed
 			l.leases.Fall(0, terms)
 			admits(t, l.Registry, acmeGLM, c.admits)
 			require.Empty(t, l.asks(), "nobody would answer")
@@ -318,12 +320,49 @@ func TestLeaseMakesGoodWhatAFailedCallMayHaveDone(t *testing.T) {
 		l.refuses(acmeGLM)
 		l.leases.Fail(l.asks(), time.Second)
 		require.Equal(t, 1, l.granted(acmeGLM))
-		other := l.queue(acmeGLM)
-		other.giveUp()
-		s.Release()
+		l.take(acmeGLM, inflight.Weight(0)).Release()
 		idle := l.leases.Idle(0, 100)
 		require.Len(t, idle, 1)
-		require.Zero(t, idle[0].Have)
+		require.Equal(t, 1, idle[0].Have)
+		s.Release()
+	})
+}
+
+// What a failed call was to renew is told again before the rest.
+func TestLeaseRenewsWhatFailedFirst(t *testing.T) {
+	inLeaseTest(t, perKey(10), func(l *leaseTest) {
+		for i := range 10 {
+			k := inflight.Key{Org: strconv.Itoa(i)}
+			l.grant(k, 1)
+			defer l.take(k).Release()
+		}
+		failed, _ := l.leases.Held(0, 3, true)
+		l.leases.Fail(failed, 0)
+		again, _ := l.leases.Held(0, 3, false)
+		var keys [2][]inflight.Key
+		for i := range 3 {
+			keys[0], keys[1] = append(keys[0], failed[i].Key), append(keys[1], again[i].Key)
+		}
+		require.ElementsMatch(t, keys[0], keys[1])
+	})
+}
+
+// A lease that the lender is asked about just now is told by that, and not once more with less.
+func TestLeaseThatIsAskedForIsNotRenewed(t *testing.T) {
+	inLeaseTest(t, perKey(10), func(l *leaseTest) {
+		l.grant(acmeGLM, 1)
+		defer l.take(acmeGLM).Release()
+		renewed := func() bool {
+			held, _ := l.leases.Held(0, 100, true)
+			return slices.ContainsFunc(held, func(lease inflight.Lease) bool { return lease.Scope == inflight.ScopeKey })
+		}
+		require.True(t, renewed())
+		l.refuses(acmeGLM)
+		require.True(t, renewed(), "nobody has taken what it asks for")
+		ask := l.ask()
+		require.False(t, renewed())
+		l.answer(ask, 2)
+		require.True(t, renewed())
 	})
 }
 

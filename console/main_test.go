@@ -61,7 +61,7 @@ func hold(t *testing.T, reg *inflight.Registry, k inflight.Key, opts ...inflight
 // lease makes a registry lease its limits, and grants this much of each that is in use.
 func lease(t *testing.T, reg *inflight.Registry, g inflight.Grant) {
 	t.Helper()
-	leases, err := reg.Lease(1)
+	leases, err := reg.Lease(1, time.Second)
 	require.NoError(t, err)
 	held, _ := leases.Held(0, 100, true)
 	require.NotEmpty(t, held)

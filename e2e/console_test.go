@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -523,7 +524,7 @@ func consoleShowsWhatIsGranted(t *testing.T, b browser) {
 	p, _ := openOwn(t, b, reg, console.Config{})
 	p.sees(`document.querySelector('#keys tbody').textContent.includes('1 of 9')`)
 	require.False(t, value[bool](p, `document.querySelector('#keys').textContent.includes('granted')`))
-	leases, err := reg.Lease(1)
+	leases, err := reg.Lease(1, time.Second)
 	require.NoError(t, err)
 	held, _ := leases.Held(0, 1, true)
 	leases.Answer(held, []inflight.Grant{{Granted: 2, Others: 7, Keep: -1}})

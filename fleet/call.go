@@ -25,8 +25,8 @@ func (s *shard) send(ctx context.Context, c store.Call) (store.Reply, error) {
 		err   error
 	}
 	done := make(chan result, 1)
-	s.fleet.calls.Go(func() {
-		call, cancel := context.WithTimeout(ctx, s.fleet.patience())
+	s.fleet.calls.Go(func() { //nolint:contextcheck // it may go on when ctx has ended
+		call, cancel := context.WithTimeout(s.fleet.calling, s.fleet.patience())
 		defer cancel()
 		reply, err := s.fleet.store.Lease(call, s.n, c)
 		<-s.calls

@@ -64,7 +64,7 @@ type Config struct {
 	CallTimeout time.Duration
 
 	// DenialMemory is how long a limit that was found full is not asked for again. 0 means 20 ms. It doubles, up to sixteen
-	// times that, while the answer stays no. It must be short beside TTL.
+	// times that or 400 ms, while the answer stays no. At most a tenth of TTL.
 	DenialMemory time.Duration
 
 	// Fallback is what counts when the engine cannot be reached and leases have lapsed.
@@ -109,7 +109,10 @@ func (c Config) withDefaults() (Config, error) {
 		{c.TTL < minTTL, fmt.Sprintf("TTL: must be at least %v", minTTL)},
 		{c.SyncInterval < minSyncInterval || c.SyncInterval > c.TTL/2, "SyncInterval: must be at least 10ms and at most half of TTL"},
 		{c.CallTimeout < 0 || c.CallTimeout > c.TTL/2, "CallTimeout: must be positive and at most half of TTL"},
-		{c.DenialMemory < minDenialMemory || c.DenialMemory > c.TTL/10, "DenialMemory: must be at least 1ms and at most a tenth of TTL"},
+		{
+			c.DenialMemory < minDenialMemory || c.DenialMemory > min(maxDenial, c.TTL/10),
+			"DenialMemory: must be at least 1ms and at most 400ms and a tenth of TTL",
+		},
 		{c.Fallback > Closed, "Fallback: must be Share, Open or Closed"},
 		{c.Processes < 0, "Processes: must not be negative"},
 	} {

@@ -42,9 +42,12 @@ type Fleet struct {
 	leases *inflight.Leases
 	store  store.Store
 	shards []*shard
-	stop   context.CancelFunc
-	loops  sync.WaitGroup // the goroutines of the shards
-	calls  sync.WaitGroup // those of calls
+	stop   context.CancelFunc // ends the shards
+
+	calling context.Context //nolint:containedctx // of all calls, which go on a little when the shards have ended
+	abort   context.CancelFunc
+	loops   sync.WaitGroup // the goroutines of the shards
+	calls   sync.WaitGroup // those of calls
 
 	tally tally
 
@@ -83,7 +86,9 @@ func New(ctx context.Context, client redis.UniversalClient, local *inflight.Regi
 }
 
 // NewOn is as New, on any engine. It is for simulations.
-func NewOn(ctx context.Context, engine store.Store, local *inflight.Registry, cfg Config) (*Fleet, error) {
+func NewOn( //nolint:contextcheck // what runs for as long as the Fleet does must not end with ctx
+	ctx context.Context, engine store.Store, local *inflight.Registry, cfg Config,
+) (*Fleet, error) {
 	if local == nil {
 		return nil, errors.New("inflight: fleet.New: nil registry")
 	}
@@ -100,8 +105,9 @@ func NewOn(ctx context.Context, engine store.Store, local *inflight.Registry, cf
 	if f.leases, err = local.Lease(cfg.Shards, 2*cfg.CallTimeout); err != nil {
 		return nil, errors.Join(err, f.leaveShard(ctx, 0)) // where knock has announced it
 	}
-	var running context.Context
-	running, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	f.calling, f.abort = context.WithCancel(context.WithoutCancel(ctx))
+	running, stop := context.WithCancel(f.calling)
+	f.stop = stop
 	for i := range cfg.Shards {
 		f.shards = append(f.shards, newShard(f, i))
 	}
@@ -196,14 +202,16 @@ func (f *Fleet) Close(ctx context.Context) error {
 	err := f.local.Shutdown(ctx)
 	f.stop()
 	f.loops.Wait()
+	f.awaitCalls(ctx)
+	f.abort()
 	if err != nil {
 		return errors.Join(err, f.local.Close())
 	}
-	f.awaitCalls(ctx) // one that came after the leave would lease again
 	return f.leave(ctx)
 }
 
-// awaitCalls waits for the calls under way, which have all been given up, but not for a client that outlives their time.
+// awaitCalls waits for the calls under way, for one that is executed after the leave leases again. But not for long: if
+// the engine does not answer, it may not hear of the leave either.
 func (f *Fleet) awaitCalls(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
 	defer cancel()

@@ -112,7 +112,7 @@ func TestEngineWithDataOfATimeWhenNobodyWasThere(t *testing.T) {
 		require.Positive(w.t, b.Stats().Lost)
 		b.refuses(acme)
 		releaseAll(held)
-		b.queue(acme, inflight.Weight(10)).granted(2*syncing + denial).Release() // it learns until a TTL after a has told all
+		b.queue(acme, inflight.Weight(10)).granted(ttl + syncing).Release() // it learns until a TTL after a has told all
 	})
 }
 

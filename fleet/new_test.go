@@ -59,7 +59,7 @@ func TestNewChecksTheConfig(t *testing.T) {
 		{fleet.Config{CallTimeout: -1}, "CallTimeout: must be positive"},
 		{fleet.Config{CallTimeout: ttl/2 + 1}, "CallTimeout: must be positive and at most half of TTL"},
 		{fleet.Config{DenialMemory: -1}, "DenialMemory: must be at least 1ms"},
-		{fleet.Config{DenialMemory: ttl/10 + 1}, "DenialMemory: must be at least 1ms and at most a tenth of TTL"},
+		{fleet.Config{DenialMemory: ttl/10 + 1}, "DenialMemory: must be at least 1ms and at most 400ms and a tenth of TTL"},
 		{fleet.Config{Fallback: 3}, "Fallback: must be Share, Open or Closed"},
 		{fleet.Config{Processes: -1}, "Processes: must not be negative"},
 	} {

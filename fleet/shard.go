@@ -240,12 +240,14 @@ func (s *shard) terms(sent time.Time, reply *store.Reply) inflight.Terms {
 // denial is how long to remember a denial, after so many in a row.
 func (s *shard) denial(before int) time.Duration {
 	memory := s.fleet.cfg.DenialMemory
-	return jitter(min(s.crowd(memory)<<min(before, maxDoublings), memory<<maxDoublings))
+	return jitter(min(s.crowd(memory)<<min(before, maxDoublings), memory<<maxDoublings, maxDenial))
 }
 
 const (
 	maxDoublings = 4
 	crowded      = 20
+
+	maxDenial = store.Window * 4 / 5 // who asks again later is not known to wait
 )
 
 // crowd is how much time a process of a large fleet takes instead of d, or the engine would have more to do the more

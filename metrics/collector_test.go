@@ -277,7 +277,7 @@ func TestReadmeNamesEveryMetric(t *testing.T) {
 	}
 	reg := newRegistry(t, inflight.Config{})
 	hold(t, reg, glm)
-	_, err = reg.Lease(1)
+	_, err = reg.Lease(1, time.Second)
 	require.NoError(t, err)
 	all := prometheus.NewPedanticRegistry()
 	all.MustRegister(metrics.NewCollector(reg, metrics.WithKeys(glm)))

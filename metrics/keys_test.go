@@ -81,7 +81,7 @@ func TestListedKeyIsLeased(t *testing.T) {
 	c := metrics.NewCollector(reg, metrics.WithKeys(glm))
 	hold(t, reg, glm, inflight.Weight(3))
 	require.NotContains(t, keySeries(t, c, "acme/glm"), "granted")
-	leases, err := reg.Lease(1)
+	leases, err := reg.Lease(1, time.Second)
 	require.NoError(t, err)
 	held, _ := leases.Held(0, 1, true)
 	leases.Answer(held, []inflight.Grant{{Granted: 5, Keep: -1}})

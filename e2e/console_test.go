@@ -526,8 +526,10 @@ func consoleShowsWhatIsGranted(t *testing.T, b browser) {
 	require.False(t, value[bool](p, `document.querySelector('#keys').textContent.includes('granted')`))
 	leases, err := reg.Lease(1, time.Second)
 	require.NoError(t, err)
-	held, _ := leases.Held(0, 1, true)
-	leases.Answer(held, []inflight.Grant{{Granted: 2, Others: 7, Keep: -1}})
+	held, _ := leases.Held(0, 100, true)
+	for i := range held {
+		leases.Answer(held[i:i+1], []inflight.Grant{{Granted: 2, Others: 7, Keep: -1}})
+	}
 	p.sees(`document.querySelector('#keys tbody').textContent.includes('granted 2, elsewhere 7')`)
 }
 

@@ -83,8 +83,10 @@ func TestListedKeyIsLeased(t *testing.T) {
 	require.NotContains(t, keySeries(t, c, "acme/glm"), "granted")
 	leases, err := reg.Lease(1, time.Second)
 	require.NoError(t, err)
-	held, _ := leases.Held(0, 1, true)
-	leases.Answer(held, []inflight.Grant{{Granted: 5, Keep: -1}})
+	held, _ := leases.Held(0, 100, true)
+	for i := range held {
+		leases.Answer(held[i:i+1], []inflight.Grant{{Granted: 5, Keep: -1}})
+	}
 	got := keySeries(t, c, "acme/glm")
 	require.Equal(t, map[string]float64{"slots": 1, "slots_weight": 3, "waiters": 0, "limit": 64, "granted": 5}, got)
 	require.NotContains(t, keySeries(t, c, "other"), "granted")

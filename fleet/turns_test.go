@@ -93,27 +93,29 @@ func TestBriefWaitersOfManyKeys(t *testing.T) {
 
 // A request at two keys whose limits of the same thing differ is admitted within the lower one.
 func TestAlsoWithAnotherTotal(t *testing.T) {
-	for _, opts := range [][]inflight.Option{nil, {inflight.MaxWait(0)}} {
-		inBubble(t, inflight.Limits{}, func(w *bubble) {
-			a, b := w.joinLimited(twoTotals), w.joinLimited(twoTotals)
-			for range 8 {
-				for _, k := range []inflight.Key{acme, zebra} {
-					also := map[inflight.Key]inflight.Key{acme: zebra, zebra: acme}[k]
-					calls := w.calls(func() {
-						s := a.queue(k, append(opts, inflight.Also(also))...).granted(answer)
-						b.take(acme).Release()
-						s.Release()
-					})
-					require.LessOrEqual(w.t, calls, 12)
-					time.Sleep(denial)
-				}
-			}
-			held := a.take(acme, inflight.Weight(8))
-			b.refuses(zebra)
-			b.refuses(zebra, inflight.Also(acme))
-			b.take(acme).Release()
-			held.Release()
-		})
+	for name, opts := range map[string][]inflight.Option{"waits": nil, "brief": {inflight.MaxWait(0)}} {
+		for _, keys := range [][2]inflight.Key{{acme, zebra}, {zebra, acme}} {
+			t.Run(name+", "+keys[0].Org+" first", func(t *testing.T) {
+				inBubble(t, inflight.Limits{}, func(w *bubble) {
+					a, b := w.joinLimited(twoTotals), w.joinLimited(twoTotals)
+					opts := append([]inflight.Option{inflight.Also(keys[1])}, opts...)
+					for range 5 {
+						calls := w.calls(func() {
+							s := a.queue(keys[0], opts...).granted(answer)
+							b.take(acme).Release()
+							s.Release()
+						})
+						require.LessOrEqual(w.t, calls, 12)
+						time.Sleep(denial)
+					}
+					held := a.take(acme, inflight.Weight(8))
+					b.refuses(zebra)
+					b.refuses(keys[0], inflight.Also(keys[1]))
+					b.take(acme).Release()
+					held.Release()
+				})
+			})
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/inflight-go/inflight"
 	"github.com/inflight-go/inflight/fleet"
+	"github.com/inflight-go/inflight/fleet/internal/store"
 )
 
 // renewed waits until just after the process has renewed its only shard.
@@ -57,12 +58,12 @@ func TestEngineLearnsUntilItIsToldAll(t *testing.T) {
 		for i := range keys {
 			a.take(inflight.Key{Model: strconv.Itoa(i)})
 		}
-		w.delay.Store(int64(120 * time.Millisecond)) // so 16 calls for all keys take longer than the TTL
+		w.delay.Store(int64(120 * time.Millisecond)) // so the calls for all keys take longer than the TTL
 		time.Sleep(3 * ttl)
 		failed := a.Stats().Failed
 		w.Flush()
 		for begun := time.Now(); time.Since(begun) < 8*ttl; {
-			for i := 0; i < keys; i += 99 {
+			for i := keys - 1; i > 0; i -= 99 { // those that are told last first
 				b.refuses(inflight.Key{Model: strconv.Itoa(i)})
 			}
 		}
@@ -74,7 +75,7 @@ func TestEngineLearnsUntilItIsToldAll(t *testing.T) {
 // A call that fails now and then costs the time of that call, and not of all renewals before it: or those that come last
 // would be forgotten though nothing is wrong with the process.
 func TestRenewalsThatFailNowAndThen(t *testing.T) {
-	const ttl, keys, memory = time.Second, 1500, 20
+	const ttl, keys, memory = time.Second, 1500, store.Memory
 	cfg := fleet.Config{Shards: 1, TTL: ttl, CallTimeout: ttl / 4}
 	inBubbleOf(t, inflight.Limits{Key: 1}, cfg, func(w *bubble) {
 		a, b := w.join(), w.join()

@@ -207,9 +207,6 @@ func (r *Registry) countLocked(s Scope) {
 		for _, g := range w.places(buf[:0]) {
 			if g.scope == s {
 				g.waiters++
-				if w.cause != mayWait {
-					g.brief++
-				}
 			}
 		}
 	}

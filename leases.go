@@ -64,7 +64,7 @@ type Grant struct {
 
 // Terms say what a shard's leases are worth.
 type Terms struct {
-	Until time.Time // they hold until then; zero: as long as before
+	Until time.Time // they hold until then
 	Anew  bool      // the lender had forgotten this process: what it was granted before is void
 
 	// Parts is by how many processes a limit is divided while leases do not hold, and Part, from 0, which of them this one
@@ -176,10 +176,7 @@ func (ls *Leases) Renew(shard int, t Terms) {
 	defer ls.reg.mu.Unlock()
 	s := &ls.shards[shard]
 	lapsed := now >= s.until || t.Anew
-	s.parts, s.part, s.down = t.Parts, t.Part, false
-	if !t.Until.IsZero() {
-		s.until = t.Until.Sub(ls.reg.start)
-	}
+	s.until, s.parts, s.part, s.down = t.Until.Sub(ls.reg.start), t.Parts, t.Part, false
 	s.sharing = t.Learning && (lapsed || s.sharing)
 	if !lapsed {
 		return

@@ -81,7 +81,7 @@ func TestLeaseWaitersWhileTheLenderIsAway(t *testing.T) {
 		w = l.queue(acmeGLM)
 		s.Release()
 		w.granted().Release()
-		l.take(acmeGLM)
+		defer l.take(acmeGLM).Release()
 
 		w = l.queue(acmeGLM)
 		l.renew()

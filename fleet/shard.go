@@ -165,13 +165,7 @@ func (s *shard) call(ctx context.Context, leases []inflight.Lease, census bool) 
 			s.rank = reply.Rank
 		}
 	}
-	terms := s.terms(sent, &reply)
-	if s.told != reply.Epoch && !c.More {
-		// The shard learns from now on, and may be done with that before all that is held here is told. So leases hold no
-		// longer than they did without this call; the next ones say that there is more to tell.
-		terms.Until = time.Time{}
-	}
-	s.fleet.leases.Renew(s.n, terms)
+	s.fleet.leases.Renew(s.n, s.terms(sent, &reply))
 	s.fleet.tally.renewed(s.n, sent, &reply, lost)
 	if !reply.Known && reply.Learning == 0 {
 		s.fleet.leases.Fail(leases, time.Millisecond) // they were not read

@@ -61,12 +61,13 @@ func (r *call) remember(known bool) int64 {
 	for _, ends := range s.leases {
 		witness = witness || ends > r.now
 	}
+	untold := r.More || r.Ends > 0 && r.Ends-r.ttl < s.epoch.name // last answered before this epoch began
 	switch learning := max(0, s.epoch.ends-r.now); {
 	case s.epoch.name == 0:
 		s.epoch.name = r.now
 	case !witness || r.forgot(known):
 		s.epoch.name = max(r.now, s.epoch.name+1)
-	case learning == 0 || learning <= r.ttl && !r.More:
+	case learning == 0 || learning <= r.ttl && !untold:
 		return learning
 	}
 	s.epoch.ends = r.now + r.ttl

@@ -68,7 +68,8 @@ func TestPromisedLease(t *testing.T) {
 	}
 }
 
-// That many have lost their lease is one loss. What was promised since then may be lost as well.
+// That many have lost their lease is one loss, and each has something to tell: the shard learns on. What was promised since
+// then may be lost as well.
 func TestPromisedLeasesAreLostOnce(t *testing.T) {
 	onEach(t, func(e *engine) {
 		e.learned("a", "b")
@@ -79,7 +80,9 @@ func TestPromisedLeasesAreLostOnce(t *testing.T) {
 		e.step(ttl / 3)
 		reply := e.lease(store.Call{ID: "b", Ends: old})
 		require.Equal(e.t, first.Epoch, reply.Epoch)
-		require.Equal(e.t, ttl-ttl/3, reply.Learning)
+		require.Equal(e.t, ttl, reply.Learning)
+		e.step(ttl / 3)
+		require.Equal(e.t, ttl-ttl/3, e.lease(store.Call{ID: "b", Ends: reply.Ends}).Learning, "it has told")
 		again := e.lease(store.Call{ID: "c", Ends: reply.Ends})
 		require.Greater(e.t, again.Epoch, first.Epoch)
 		require.Equal(e.t, ttl, again.Learning)

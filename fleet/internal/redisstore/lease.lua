@@ -66,7 +66,9 @@ local function remember(known)
     -- More than a ttl is left if the clock has been set back.
     local learning = math.max(0, ends - now)
     local anew = not witness or forgot(known, epoch, ends)
-    if not anew and (learning == 0 or learning <= ttl and not more) then
+    -- Who was last answered before this epoch began has not told anything in it.
+    local untold = more or promised > 0 and promised - ttl < epoch
+    if not anew and (learning == 0 or learning <= ttl and not untold) then
       return epoch, learning, false
     end
     fresh = anew and math.max(now, epoch + 1) or epoch

@@ -292,7 +292,7 @@ func TestWaitHardlyMovesTheClock(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		go slot.Release()
 		slottest.WaitInUse(t, reg, acme, 0)
-		require.Equal(t, time.Nanosecond, time.Since(began))
+		require.LessOrEqual(t, time.Since(began), time.Nanosecond) // none if the release was as fast
 	})
 }
 

@@ -200,7 +200,7 @@ func (s *shard) take(leases []inflight.Lease, reply *store.Reply) {
 		// A shard that learns gives to nobody what is given back.
 		g.Tight = reply.Learning == 0 && (a.Short || a.Contended || a.Keep >= 0)
 		if a.Short {
-			g.Denied = s.denial(leases[i].Denials)
+			g.Denied = s.denial(leases[i].Denials, a.First)
 			if reply.Learning > 0 {
 				g.Denied = max(g.Denied, min(reply.Learning, s.fleet.cfg.TTL/30))
 			}
@@ -231,10 +231,14 @@ func (s *shard) terms(sent time.Time, reply *store.Reply) inflight.Terms {
 	return t
 }
 
-// denial is how long to remember a denial, after so many in a row.
-func (s *shard) denial(before int) time.Duration {
-	memory := s.fleet.cfg.DenialMemory
-	return jitter(min(s.crowd(memory)<<min(before, maxDoublings), memory<<maxDoublings, maxDenial))
+// denial is how long to remember a denial, after so many in a row. What falls free waits for the first in line, so that
+// comes back sooner.
+func (s *shard) denial(before int, first bool) time.Duration {
+	memory, doublings := s.fleet.cfg.DenialMemory, maxDoublings
+	if first {
+		doublings /= 2
+	}
+	return jitter(min(s.crowd(memory)<<min(before, doublings), memory<<doublings, maxDenial))
 }
 
 const (

@@ -127,6 +127,7 @@ func (r *call) exchange(e *store.Entry) store.Answer {
 		last := r.live > 1 && rest <= 0
 		answer.Contended = v.contended || !short && (r.scarce(&v, e, next.granted) || r.spoken(noted, &own, e, last))
 		answer.Keep = v.keep(e, next.granted, rest, left)
+		answer.First = short && v.contended && left == 0 && own.seq != e.Seq && r.recent(own.denied)
 	}
 	return answer
 }

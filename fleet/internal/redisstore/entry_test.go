@@ -90,7 +90,7 @@ func TestGrow(t *testing.T) {
 			"up to the fair share for one who was denied, whatever is owed",
 			setup{waits("b", 1), has("c", 5), waits("a", 2)},
 			store.Entry{Limit: 9, Have: 2, Need: 2},
-			store.Answer{Granted: 3, Others: 6, Short: true, Contended: true, Keep: 3},
+			store.Answer{Granted: 3, Others: 6, Short: true, First: true, Contended: true, Keep: 3},
 		},
 		{
 			"who comes leaves one for each who has come back",

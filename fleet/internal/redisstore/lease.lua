@@ -25,7 +25,7 @@ local id, ttl, window = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local memory, idle, census = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == "1"
 local more, promised = ARGV[7] == "1", tonumber(ARGV[8])
 
-local SHORT, CONTENDED, STALE = 1, 2, 4
+local SHORT, CONTENDED, STALE, FIRST = 1, 2, 4, 8
 
 local clock = redis.call("TIME")
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -303,6 +303,9 @@ local function exchange(H, learning, live, limit, seq, have, need, head, slack, 
     local last = live > 1 and rest <= 0
     if view.contended or not short and (scarce(view, limit, granted, live) or spoken(noted, own, need, last)) then
       flags = flags + CONTENDED
+    end
+    if short and view.contended and left == 0 and own and own.seq ~= seq and recent(own.denied) then
+      flags = flags + FIRST
     end
     most = keep(view, need, granted, rest, left)
   end

@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 		{
 			"the caller waits longer, and may have what it needs above its share",
 			func(e *engine) { e.comesBack("a", 2, 16); e.comesBack("b", 0, 16) }, 2, 16, 20,
-			store.Answer{Granted: 18, Short: true, Contended: true, Keep: 12},
+			store.Answer{Granted: 18, Short: true, First: true, Contended: true, Keep: 12},
 		},
 		{
 			"the caller is denied later", func(e *engine) { e.comesBack("b", 0, 16); e.comesBack("a", 2, 16) }, 2, 16, 20,
@@ -97,7 +97,7 @@ func TestLine(t *testing.T) {
 		},
 		{
 			"and those who are before it do not", func(e *engine) { e.comesBack("a", 12, 13); e.comesBack("b", 0, 16) }, 12, 13, 13,
-			store.Answer{Granted: 12, Short: true, Contended: true, Keep: 12},
+			store.Answer{Granted: 12, Short: true, First: true, Contended: true, Keep: 12},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,6 +31,7 @@ const (
 	flagShort     = 1
 	flagContended = 2
 	flagStale     = 4
+	flagFirst     = 8
 )
 
 // A Store is a [store.Store] on a server or cluster. Safe for concurrent use.
@@ -114,6 +115,7 @@ func parse(numbers []int64, entries int) (store.Reply, error) {
 			Short:     flags&flagShort != 0,
 			Contended: flags&flagContended != 0,
 			Stale:     flags&flagStale != 0,
+			First:     flags&flagFirst != 0,
 			Keep:      int(rest[3]),
 		})
 	}

@@ -94,6 +94,10 @@ type Answer struct {
 	// Short says that there was not room for all that was needed. The shard remembers the time.
 	Short bool
 
+	// First says that it was short again, as others are, and nobody has waited longer: what falls free is left to this
+	// process, which should come back soon.
+	First bool
+
 	// Contended says that some other process was short not long ago or, where Need is 0, since this one last spoke of the
 	// limit, or that little is left: what is idle should be given back.
 	Contended bool

@@ -176,8 +176,11 @@ func (r *Registry) lacksLocked(q *request, here *lease, now time.Duration, buf [
 // deniedLocked returns until when there is no use in asking for all that q lacks.
 func (r *Registry) deniedLocked(q *request, here *lease, now time.Duration) time.Duration {
 	var buf [8]lack
-	var until time.Duration
-	for _, l := range r.lacksLocked(q, here, now, buf[:0]) {
+	return anyDeniedLocked(r.lacksLocked(q, here, now, buf[:0]), now)
+}
+
+func anyDeniedLocked(lacks []lack, now time.Duration) (until time.Duration) {
+	for _, l := range lacks {
 		until = max(until, l.deniedLocked(l.limit, now))
 	}
 	return until
@@ -186,11 +189,11 @@ func (r *Registry) deniedLocked(q *request, here *lease, now time.Duration) time
 // askLocked asks for all that q lacks at a time. It returns false if there is no use in that: then it asks for nothing, for
 // a part is of no use either. With join q has not been counted before among those who want more elsewhere than here.
 func (r *Registry) askLocked(q *request, here *lease, join bool, now time.Duration) bool {
-	if r.deniedLocked(q, here, now) > now {
-		return false
-	}
 	var buf [8]lack
 	lacks := r.lacksLocked(q, here, now, buf[:0])
+	if anyDeniedLocked(lacks, now) > now {
+		return false
+	}
 	for i, l := range lacks {
 		l.askLocked(l.limit)
 		if l.lease == here { // its queue tells
